@@ -108,7 +108,8 @@
 //! | `replay` (default) | logs as JSON lines, their replay, and queries about earlier states of a running node |
 //! | `schemas` | JSON schemas of what a node shows; enables `replay` |
 //!
-//! HTTP is a package of its own, `sexton-http`, whose `open` opens a node that serves it as well.
+//! The protocols are packages of their own: `sexton-wire` has those of LockServer and beanstalkd, `sexton-http` has HTTP. The `open` of each
+//! opens a node that serves its protocols as well, and [`Node::open_with`] one that serves several.
 //!
 //! # Where things are
 //!
@@ -121,7 +122,7 @@
 //! | [`keeper`] | the process that launches a node's child processes and waits for them |
 //! | `kernel` (Linux) | process descriptors (pidfds), control groups |
 //! | [`persist`] | the journal |
-//! | [`protocols`] | the listeners: LockServer and beanstalkd |
+//! | [`protocols`] | what the listeners of several protocols need |
 //! | [`replay`] | logs as JSON lines |
 //! | [`schedule`] | cron expressions in time zones |
 //! | [`status`] | the status of a node, as data |

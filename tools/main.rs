@@ -27,6 +27,7 @@ mod notify;
 mod numbers;
 mod process;
 mod progress;
+mod protocols;
 mod queue;
 mod recover;
 mod replay;

@@ -271,7 +271,7 @@ impl From<NodeError> for Failure {
             },
             NodeError::Clock(_) => Self::unreachable(format!("failed to {error}"))
                 .help("set the clock, for example with `timedatectl set-time` or `date --set`, and start again"),
-            NodeError::Hosts(_) | NodeError::Listener { .. } | NodeError::Core(_) => {
+            NodeError::Listener { .. } | NodeError::Core(_) => {
                 Self::unreachable(format!("failed to {error}"))
             }
             NodeError::Start(_) => Self::halted(format!("failed to {error}")).help(DEFECT),

@@ -3,8 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sexton::protocols::beanstalk::Decoder;
-use sexton::protocols::beanstalk::codec::LINE_BYTES_MAX;
+use sexton_wire::beanstalk::Decoder;
+use sexton_wire::beanstalk::codec::LINE_BYTES_MAX;
 
 /// The limit on a job's body, in bytes: small, so that short inputs reach it.
 const JOB_BYTES_MAX: u32 = 40;

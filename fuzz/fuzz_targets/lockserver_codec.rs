@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sexton::protocols::lockserver::codec::{COMMAND_BYTES_MAX, decode};
+use sexton_wire::lockserver::codec::{COMMAND_BYTES_MAX, decode};
 
 fuzz_target!(|data: &[u8]| {
     let mut rest = data;

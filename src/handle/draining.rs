@@ -7,7 +7,7 @@ use crate::spine::delivery::Item;
 use crate::spine::machine::Draining;
 use crate::spine::runtime::Stopped;
 use sexton_api::operate::DrainWhat;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 /// The part of a node's work to drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,6 +147,11 @@ impl Handle {
         Ok(())
     }
 
+    /// Returns a channel with the kinds of work the node no longer accepts, for those who wait for a drain to begin.
+    pub fn drains(&self) -> watch::Receiver<Drains> {
+        self.facts.draining.subscribe()
+    }
+
     /// Returns the kinds of work the node no longer accepts.
     pub fn draining(&self) -> Drains {
         *self.facts.draining.borrow()
@@ -155,7 +160,7 @@ impl Handle {
     /// Resolves once a drain of locks, queues, leases or tasks has begun, regardless of who started it, and no lock entry, claim, lease
     /// pass or task attempt is left, including those of kinds that are not draining. Never resolves if no drain begins.
     pub async fn drained(&self) -> Result<(), Stopped> {
-        let mut draining = self.facts.draining.subscribe();
+        let mut draining = self.drains();
         let begun = draining.wait_for(|it| it.locks || it.claims || it.passes || it.tasks);
         drop(begun.await.map_err(|_| Stopped)?);
         loop {

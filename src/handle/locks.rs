@@ -148,6 +148,11 @@ impl Locks {
         Self { bound: Some(binding), ..self.clone() }
     }
 
+    /// Returns the mailbox of the LockActor, for protocols that deliver a client's commands in order and many at a time.
+    pub const fn mailbox(&self) -> &Mailbox<LockMachine> {
+        &self.mailbox
+    }
+
     /// Carries out commands in order and returns their answers in the same order, with a single write, sync and wake-up for
     /// all of them.
     pub async fn batch(

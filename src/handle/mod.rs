@@ -160,8 +160,7 @@ impl Handle {
 
     /// Returns a handle to the queues.
     pub fn queues(&self) -> Queues {
-        let draining = self.facts.draining.subscribe();
-        Queues::new(self.actors.queue.clone(), draining)
+        Queues::new(self.actors.queue.clone(), self.drains())
     }
 
     /// Returns a handle to the processes.

@@ -90,6 +90,11 @@ impl Queues {
         Self { key: Some(key), ..self.clone() }
     }
 
+    /// Returns the mailbox of the QueueActor, for protocols that deliver a client's commands in order and many at a time.
+    pub const fn mailbox(&self) -> &Mailbox<QueueMachine> {
+        &self.mailbox
+    }
+
     /// Carries out commands in order and returns their answers in the same order, with a single write, sync and wake-up for
     /// all of them. Commands after a waiting pop that finds nothing are not carried out and have no answer.
     pub async fn batch(

@@ -100,7 +100,7 @@ impl Core {
     }
 
     async fn open(self, mut config: Config, mut protocols: Protocols) -> Result<Open, NodeError> {
-        let hosts = OpenListeners::prepare(&mut config, &protocols)?;
+        OpenListeners::prepare(&mut config, &protocols)?;
         let began = SystemClock::starting_at(Timestamp(0)).now();
         let mut past = recover(&config)?;
         OpenListeners::listen(&mut config, &mut protocols)?;
@@ -159,7 +159,7 @@ impl Core {
         });
         let handle = Handle::new(actors, facts, self.halted);
         finish_startup(&handle, &config, &port).await;
-        match OpenListeners::open(&config, hosts, &mut protocols, &handle).await {
+        match OpenListeners::open(&config, &mut protocols, &handle).await {
             Ok(listeners) => Ok(Open { handle, listeners, spine, checkpoints, files }),
             // Only a listener failed, so stop cleanly before returning the error.
             Err(error) => {

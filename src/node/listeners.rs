@@ -1,105 +1,72 @@
-//! Opens the configured listeners on a running node, and closes them: those of the library's own protocols, and those of the protocols that
-//! other packages serve.
+//! Opens the listeners of a node's protocols on the running node, and closes them.
 
 use super::NodeError;
-use super::chance::chance;
-use super::protocol::{Protocols, Served};
+use super::protocol::{BEANSTALK, HTTP, LOCKSERVER, Protocols, Served};
 use crate::config::{Address, Config, Opened};
 use crate::handle::Handle;
-use crate::protocols::beanstalk;
-use crate::protocols::lockserver::{self, Hosts};
 use std::sync::Arc;
 
-/// The open listeners of a node, except beanstalkd's, of which nothing is asked once it is open. Clones share them.
-#[derive(Clone, Default)]
-pub(super) struct OpenListeners {
-    pub(super) lockserver: Option<lockserver::Listener>,
-    pub(super) others: Vec<Arc<dyn Served>>,
-}
+/// The open listeners of a node, in the order in which they were opened. Clones share them.
+#[derive(Clone)]
+pub(super) struct OpenListeners(pub(super) Vec<Arc<dyn Served>>);
 
 impl OpenListeners {
+    /// Returns a description of each protocol that is configured and not among `protocols`: nobody should believe that it is served.
+    pub(super) fn unserved(config: &Config, protocols: &Protocols) -> Vec<String> {
+        let configured = [
+            (LOCKSERVER, config.lockserver.is_some(), "sexton_wire"),
+            (BEANSTALK, config.beanstalk.is_some(), "sexton_wire"),
+            (HTTP, config.http.is_some(), "sexton_http"),
+        ];
+        let is_served = |name| protocols.iter().any(|protocol| protocol.name() == name);
+        let configured = configured.into_iter().filter(|(_, is_configured, _)| *is_configured);
+        let unserved = configured.filter(|(name, ..)| !is_served(*name));
+        let words = |(name, _, package)| {
+            format!(
+                "{name} is configured, which a node serves only with the protocol of another package: pass `{package}::protocols()` to `Node::open_with`"
+            )
+        };
+        unserved.map(words).collect()
+    }
+
     /// Checks the files that the listeners use and, if there is no data directory yet, listens on the TCP addresses. Called before anything
-    /// else, so that a first start that fails here creates no directory. Returns the hosts that LockServer admits.
-    pub(super) fn prepare(config: &mut Config, protocols: &Protocols) -> Result<Hosts, NodeError> {
-        let hosts = Self::check_files(config, protocols)?;
+    /// else, so that a first start that fails here creates no directory.
+    pub(super) fn prepare(config: &mut Config, protocols: &Protocols) -> Result<(), NodeError> {
+        Self::check_files(config, protocols)?;
         if config.data.as_ref().is_some_and(|data| !data.exists()) {
             listen_on_tcp(config)?;
         }
-        Ok(hosts)
+        Ok(())
     }
 
-    /// Reads the list of hosts that LockServer admits, and checks that the files of the other protocols can be used. Returns the hosts.
-    pub(super) fn check_files(config: &Config, protocols: &Protocols) -> Result<Hosts, NodeError> {
-        let listed = config.lockserver.as_ref().and_then(|it| it.hosts.as_ref());
-        let hosts = match listed {
-            Some(file) => Hosts::read(file)?,
-            None => Hosts::Loopback,
-        };
-        for protocol in protocols {
-            protocol.check_files(config)?;
-        }
-        Ok(hosts)
+    /// Checks that the files of the protocols can be used.
+    pub(super) fn check_files(config: &Config, protocols: &Protocols) -> Result<(), NodeError> {
+        protocols.iter().try_for_each(|protocol| protocol.check_files(config))
     }
 
     /// Listens on every configured address that is not open yet. Called after recovery, because a client that connects earlier would have to
     /// wait, and before services are launched, so that a start that fails here launches none.
     pub(super) fn listen(config: &mut Config, protocols: &mut Protocols) -> Result<(), NodeError> {
         listen_on_tcp(config)?;
-        if let Some(beanstalk) = &config.beanstalk
-            && config.listeners.beanstalk.is_none()
-        {
-            let at = &beanstalk.address;
-            let opened = Opened::at(at).map_err(NodeError::listener("beanstalk", at))?;
-            config.listeners.beanstalk = Some(opened);
-        }
-        for protocol in protocols {
-            protocol.listen(config)?;
-        }
-        Ok(())
+        protocols.iter_mut().try_for_each(|protocol| protocol.listen(config))
     }
 
-    /// Starts to serve on the sockets, the other packages' protocols last, so that the first status they serve shows the others. Runs on
-    /// the core thread.
+    /// Starts to serve on the sockets. Runs on the core thread.
     pub(super) async fn open(
         config: &Config,
-        hosts: Hosts,
         protocols: &mut Protocols,
         handle: &Handle,
     ) -> Result<Self, NodeError> {
-        let clock = &handle.facts.clock;
-        let mut listeners = Self::default();
-        let open = &config.listeners;
-        let lockserver = config.lockserver.as_ref().zip(open.lockserver.as_ref());
-        if let Some((lockserver, open)) = lockserver {
-            let locks = handle.actors.lock.clone();
-            let listener =
-                lockserver::Listener::open(lockserver, open, hosts, locks, Arc::clone(clock));
-            let listener =
-                listener.map_err(NodeError::listener("lockserver", &lockserver.address))?;
-            handle.add_listener(listener.clone());
-            listeners.lockserver = Some(listener);
-        }
-        let beanstalk = config.beanstalk.as_ref().zip(open.beanstalk.as_ref());
-        if let Some((beanstalk, open)) = beanstalk {
-            let queues = handle.actors.queue.clone();
-            let queues = (queues, handle.facts.draining.subscribe());
-            let id = u64::from_le_bytes(chance()?);
-            let listener =
-                beanstalk::Listener::open(beanstalk, open, queues, Arc::clone(clock), id);
-            let listener =
-                listener.map_err(NodeError::listener("beanstalk", &beanstalk.address))?;
-            handle.add_listener(listener);
-        }
+        let mut listeners = Vec::new();
         for protocol in protocols {
-            listeners.others.extend(protocol.serve(config, handle).await?);
+            listeners.extend(protocol.serve(config, handle).await?);
         }
-        Ok(listeners)
+        Ok(Self(listeners))
     }
 
-    /// Closes the listeners of other packages, and waits a limited time until they have completed pending requests. The library's own run
-    /// on the core thread and stop with it.
+    /// Closes the listeners, and waits a limited time until they have completed pending requests.
     pub(super) async fn close(&self) {
-        for listener in &self.others {
+        for listener in &self.0 {
             listener.close().await;
         }
     }
@@ -118,18 +85,18 @@ fn listen_on_tcp(config: &mut Config) -> Result<(), NodeError> {
     if let Some(lockserver) = config.lockserver.as_ref()
         && listeners.lockserver.is_none()
     {
-        listeners.lockserver = tcp("lockserver", lockserver.address)?;
+        listeners.lockserver = tcp(LOCKSERVER, lockserver.address)?;
     }
     if let Some(beanstalk) = config.beanstalk.as_ref()
         && listeners.beanstalk.is_none()
         && let Address::Tcp(at) = beanstalk.address
     {
-        listeners.beanstalk = tcp("beanstalk", at)?.map(Opened::Tcp);
+        listeners.beanstalk = tcp(BEANSTALK, at)?.map(Opened::Tcp);
     }
     if let Some(at) = config.http.as_ref().and_then(|http| http.tcp)
         && listeners.http.is_none()
     {
-        listeners.http = tcp("http", at)?;
+        listeners.http = tcp(HTTP, at)?;
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ mod protocol;
 
 use self::core::Core;
 use self::listeners::OpenListeners;
-pub use self::protocol::{LocalFuture, Protocol, Protocols, Served};
+pub use self::protocol::{BEANSTALK, HTTP, LOCKSERVER, LocalFuture, Protocol, Protocols, Served};
 use crate::clock::ClockError;
 use crate::config::Config;
 use crate::handle::Command;
@@ -29,7 +29,6 @@ pub use crate::handle::{Attempt, Job, JobError, PushError, WorkError, Workers, p
 use crate::ids::Seq;
 use crate::persist::PersistError;
 use crate::persist::journal::Cut;
-use crate::protocols::lockserver::{self, HostsError};
 use crate::spine::recovery::RecoveryError;
 use crate::spine::runtime;
 use crate::spine::shared::Halt;
@@ -50,10 +49,7 @@ pub enum NodeError {
     /// The state cannot be recovered from the journal.
     #[error(transparent)]
     Recovery(#[from] RecoveryError),
-    /// The hosts list cannot be used.
-    #[error(transparent)]
-    Hosts(#[from] HostsError),
-    /// A protocol of another package cannot be served, for a reason of its own.
+    /// A protocol cannot be served, for a reason of its own.
     #[error(transparent)]
     Protocol(Box<dyn std::error::Error + Send + Sync>),
     /// A listener could not be opened.
@@ -91,9 +87,6 @@ impl NodeError {
     }
 }
 
-/// The name of the protocol that [`Config::http`] configures.
-pub const HTTP: &str = "http";
-
 /// A running coordinator. Dropping it stops it cleanly.
 pub struct Node {
     handle: Handle,
@@ -103,24 +96,24 @@ pub struct Node {
 }
 
 impl Node {
-    /// Opens a node: locks the directory, replays the journal, opens the listeners.
-    ///
-    /// Blocks until the listeners are open. The node runs on its own threads.
+    /// Opens a node without listeners: locks the directory, and replays the journal. Blocks until this is done. The node runs on its own
+    /// threads.
     ///
     /// # Errors
-    /// Among others, [`NodeError::Config`] if HTTP is configured, which another package serves: see [`open_with`](Self::open_with).
+    /// Among others, [`NodeError::Config`] if a protocol is configured, which another package serves: see [`open_with`](Self::open_with).
     pub fn open(config: Config) -> Result<Self, NodeError> {
         Self::open_with(config, Vec::new())
     }
 
-    /// Opens a node like [`open`](Self::open) that also serves `protocols`, which other packages implement.
+    /// Opens a node like [`open`](Self::open) that also serves `protocols`, which other packages implement. Blocks until their listeners are
+    /// open.
     ///
     /// # Errors
-    /// Among others, [`NodeError::Config`] if HTTP is configured and none of the protocols is HTTP.
+    /// Among others, [`NodeError::Config`] if a protocol is configured and not among these.
     pub fn open_with(config: Config, protocols: Protocols) -> Result<Self, NodeError> {
-        if config.http.is_some() && !protocols.iter().any(|it| it.name() == HTTP) {
-            let words = "http is configured, which a node serves only with the protocol of another package: use `sexton_http::open`";
-            return Err(NodeError::Config(vec![words.to_owned()]));
+        let unserved = OpenListeners::unserved(&config, &protocols);
+        if !unserved.is_empty() {
+            return Err(NodeError::Config(unserved));
         }
         let problems = config.problems();
         if !problems.is_empty() {
@@ -154,10 +147,9 @@ impl Node {
         }
     }
 
-    /// Checks that the files named in a configuration can be used: the hosts list, and those of `protocols`. Opening a node checks them,
-    /// too.
+    /// Checks that the files which a configuration names for `protocols` can be used. Opening a node checks them, too.
     pub fn check_files(config: &Config, protocols: &Protocols) -> Result<(), NodeError> {
-        OpenListeners::check_files(config, protocols).map(drop)
+        OpenListeners::check_files(config, protocols)
     }
 
     /// Returns a handle to the node.
@@ -165,15 +157,10 @@ impl Node {
         self.handle.clone()
     }
 
-    /// Returns the LockServer listener, if it is open.
-    pub fn lockserver(&self) -> Option<&lockserver::Listener> {
-        self.listeners.lockserver.as_ref()
-    }
-
     /// Returns the open listener of this type, if a [`Protocol`] of the node has opened one.
     pub fn listener<T: Served>(&self) -> Option<&T> {
-        let mut listeners = self.listeners.others.iter();
-        listeners.find_map(|listener| (&**listener as &dyn Any).downcast_ref())
+        let OpenListeners(listeners) = &self.listeners;
+        listeners.iter().find_map(|listener| (&**listener as &dyn Any).downcast_ref())
     }
 
     /// Stops cleanly: everything acknowledged is on disk, and the next startup needs no repair. Blocks until the node has stopped.

@@ -1,5 +1,4 @@
-//! The contract of a protocol that another package serves, such as HTTP: a node checks, opens and closes its listeners in the same order as
-//! its own.
+//! The contract of a protocol, which another package serves: a node checks, opens and closes the listeners of all protocols in one order.
 
 use super::NodeError;
 use crate::config::Config;
@@ -12,13 +11,24 @@ use std::sync::Arc;
 /// A future that stays on the core thread.
 pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
-/// The protocols of other packages that a node serves, in the order in which it opens them.
+/// The name of the protocol that [`Config::lockserver`] configures.
+pub const LOCKSERVER: &str = "lockserver";
+
+/// The name of the protocol that [`Config::beanstalk`] configures.
+pub const BEANSTALK: &str = "beanstalk";
+
+/// The name of the protocol that [`Config::http`] configures.
+pub const HTTP: &str = "http";
+
+/// The protocols that a node serves, in the order in which it opens them. HTTP comes last, so that the first status which it serves shows the
+/// others.
 pub type Protocols = Vec<Box<dyn Protocol>>;
 
 /// A protocol, as passed to [`Node::open_with`](super::Node::open_with). Its settings are in the [`Config`]; the node calls the methods
 /// in the order in which they stand here.
 pub trait Protocol: Send {
-    /// Returns the name of the protocol, such as `http`. A node that is configured to serve HTTP is opened only with a protocol of that name.
+    /// Returns the name of the protocol, such as [`HTTP`]. A node that is configured to serve one of these is opened only with a protocol of
+    /// that name.
     fn name(&self) -> &'static str;
 
     /// Checks that the files which the configuration names can be used. Called before the data directory is created.
@@ -28,8 +38,8 @@ pub trait Protocol: Send {
     /// services are launched, so that a start that fails here launches none.
     fn listen(&mut self, config: &Config) -> Result<(), NodeError>;
 
-    /// Starts to serve on the sockets that [`listen`](Self::listen) opened. Called once, on the core thread, after the node's own listeners
-    /// were opened. Returns `None` if the protocol is not configured.
+    /// Starts to serve on the sockets that [`listen`](Self::listen) opened. Called once, on the core thread. Returns `None` if the protocol is
+    /// not configured.
     fn serve<'a>(
         &'a mut self,
         config: &'a Config,

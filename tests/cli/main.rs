@@ -124,7 +124,6 @@ mod lockserver;
 #[path = "../support/may_look.rs"]
 mod may_look;
 #[path = "../support/node.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
 mod node;
 #[path = "../support/patience.rs"]
 mod patience;

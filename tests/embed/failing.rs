@@ -5,7 +5,7 @@ use crate::directory::{self, request, settings};
 use crate::node::wait;
 use crate::patience::until;
 use sexton::actors::queue::{Body, Put, QueueName, Refused};
-use sexton::config::{HttpConfig, Planted};
+use sexton::config::{BeanstalkConfig, HttpConfig, LockserverConfig, Planted};
 use sexton::node::{Entry, Handle, NodeError, QueueError, Terms};
 use sexton::persist::PersistError;
 use sexton::persist::disk::{Disk, DiskFile};
@@ -416,12 +416,20 @@ fn a_node_whose_directory_is_removed_halts() {
 }
 
 #[test]
-fn a_node_that_is_to_serve_http_is_opened_only_with_that_protocol() {
-    let mut config = Config::in_memory();
-    config.http = Some(HttpConfig::default());
-    for opened in [Node::open(config.clone()), Node::open_with(config, Vec::new())] {
-        let refused = opened.map(drop).expect_err("nothing would serve it");
-        assert!(matches!(&refused, NodeError::Config(words) if words.len() == 1), "{refused}");
+fn a_node_that_is_to_serve_a_protocol_is_opened_only_with_it() {
+    let config = Config::in_memory;
+    let configured = [
+        ("lockserver", Config { lockserver: Some(LockserverConfig::default()), ..config() }),
+        ("beanstalk", Config { beanstalk: Some(BeanstalkConfig::default()), ..config() }),
+        ("http", Config { http: Some(HttpConfig::default()), ..config() }),
+    ];
+    for (name, config) in configured {
+        for opened in [Node::open(config.clone()), Node::open_with(config, Vec::new())] {
+            let refused = opened.map(drop).expect_err("nothing would serve it");
+            let NodeError::Config(words) = &refused else { panic!("another error: {refused}") };
+            let [words] = words.as_slice() else { panic!("one problem: {words:?}") };
+            assert!(words.starts_with(&format!("{name} is configured")), "{words}");
+        }
     }
 }
 

@@ -9,7 +9,6 @@ mod jobs;
 mod leases;
 mod locks;
 mod open_stop;
-mod panics;
 mod processes;
 mod program;
 mod quarantine;
@@ -18,13 +17,8 @@ mod queues;
 #[path = "../support/directory.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod directory;
-#[path = "../support/lockserver.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
-mod lockserver;
 #[path = "../support/node.rs"]
-mod node;
-#[path = "../support/past.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
-mod past;
+mod node;
 #[path = "../support/patience.rs"]
 mod patience;

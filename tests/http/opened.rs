@@ -5,7 +5,7 @@ pub(crate) use crate::lock_request::request;
 use serde_json::Value;
 pub(crate) use sexton::block_on as run;
 use sexton::config::{Config, HttpConfig, LockserverConfig};
-use sexton::node::{Handle, Node};
+use sexton::node::{Handle, Node, NodeError};
 use sexton_http::Listener;
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
@@ -67,6 +67,13 @@ impl Answer {
     }
 }
 
+/// Opens a node that serves all protocols, as the program does.
+fn open(config: Config) -> Result<Node, NodeError> {
+    let mut protocols = sexton_wire::protocols();
+    protocols.extend(sexton_http::protocols());
+    Node::open_with(config, protocols)
+}
+
 impl Opened {
     pub(crate) fn new() -> Self {
         Self::with(|_| {})
@@ -92,7 +99,7 @@ impl Opened {
             ..Config::at(directory.path().join("data"))
         };
         change(&mut config);
-        let node = sexton_http::open(config.clone()).expect("the node opens");
+        let node = open(config.clone()).expect("the node opens");
         Self { node: Some(node), config, directory }
     }
 
@@ -223,7 +230,7 @@ impl Opened {
     /// Stops the node cleanly, and opens it again on the same directory.
     pub(crate) fn restart(&mut self) {
         self.stop();
-        self.node = Some(sexton_http::open(self.config.clone()).expect("the node opens again"));
+        self.node = Some(open(self.config.clone()).expect("the node opens again"));
     }
 
     pub(crate) fn post_over_socket(&self, path: &str) -> Answer {

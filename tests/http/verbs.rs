@@ -8,7 +8,7 @@ use crate::rights::{Bound, compare};
 use serde_json::Value;
 use sexton::config::Address;
 use sexton::config::BeanstalkConfig;
-use sexton::protocols::{beanstalk, lockserver};
+use sexton_wire::{beanstalk, lockserver};
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};

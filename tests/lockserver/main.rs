@@ -1,6 +1,8 @@
-//! LockServer's protocol over real sockets: its commands and answers, and hostile clients.
+//! LockServer's protocol over real sockets: its commands and answers, hostile clients, and panics while clients are served.
 
 mod hostile;
+mod panics;
+mod served;
 mod wire;
 
 #[path = "../support/chance.rs"]
@@ -12,6 +14,9 @@ mod daemon;
 mod lockserver;
 #[path = "../support/node.rs"]
 mod node;
+#[path = "../support/past.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod past;
 #[path = "../support/patience.rs"]
 mod patience;
 #[path = "../support/resources.rs"]

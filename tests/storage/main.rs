@@ -18,7 +18,6 @@ mod kept;
 #[expect(dead_code, reason = "other tests use the rest")]
 mod lockserver;
 #[path = "../support/node.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
 mod node;
 #[path = "../support/past.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]

@@ -66,6 +66,7 @@ fn the_map_names_every_folder_and_document() {
     let map = std::fs::read_to_string(root.join("ARCHITECTURE.md")).expect("there is a map");
     let missing = |map: &str| -> Vec<String> {
         let mut places = source::folders(root, "src");
+        places.extend(source::folders(root, "wire/src"));
         places.extend(source::folders(root, "http/src"));
         places.extend(source::folders(root, "docs"));
         places.extend(source::files(root, "docs").into_iter().filter(|path| {

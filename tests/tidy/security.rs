@@ -11,6 +11,7 @@ fn files(program: &str, modules: &[&str]) -> Vec<String> {
     let folder = match program {
         "lib" => "src".to_owned(),
         "http-lib" => "http/src".to_owned(),
+        "wire-lib" => "wire/src".to_owned(),
         "sexton" => "tools".to_owned(),
         program => format!("tests/{program}"),
     };

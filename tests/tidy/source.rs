@@ -43,7 +43,7 @@ impl Source {
             "src/actors/lock/invariants.rs",
         ];
         self.is_rust()
-            && ["src/", "api/src/", "http/src/", "tools/"]
+            && ["src/", "api/src/", "wire/src/", "http/src/", "tools/"]
                 .iter()
                 .any(|folder| self.path.starts_with(folder))
             && !tests.contains(&self.path.as_str())

@@ -188,28 +188,8 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
     ),
     ("src/actors/lock/name.rs", &["text"]),
     ("src/actors/lock/part.rs", &["actors::lock::name", "ids"]),
-    (
-        "src/protocols/",
-        &[
-            "kernel::file",
-            "kernel::socket",
-            "spine::budget",
-            "spine::delivery",
-            "actors::lock",
-            "spine::machine",
-            "actors::queue",
-            "spine::runtime",
-            "address",
-            "clock",
-            "config",
-            "handle",
-            "ids",
-            "protocols",
-            "refusal",
-            "status",
-        ],
-    ),
-    // The requests that a node accepts do not depend on protocols. Only the code that opens a node depends on both.
+    ("src/protocols/", &["actors::queue::QueueName", "kernel::file", "kernel::socket"]),
+    // The requests that a node accepts do not depend on protocols, nor does the code that opens a node.
     (
         "src/handle/",
         &[
@@ -260,28 +240,10 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
             "thread",
         ],
     ),
-    // These two files open a node's listeners and report failures to open them. No other file outside the tools may do
-    // so.
-    ("src/node/listeners.rs", LISTENERS),
-    ("src/node/mod.rs", LISTENERS),
 ];
 
 /// Stands for `actors::lock` in a file of `src/actors/lock/`, and likewise for any other actor.
 pub(crate) const ITS_OWN: &str = "its own";
-
-const LISTENERS: &[&str] = &[
-    "clock",
-    "config",
-    "handle",
-    "ids",
-    "node",
-    "persist",
-    "protocols::beanstalk",
-    "protocols::lockserver",
-    "spine",
-    "status",
-    "thread",
-];
 
 const LOCK_RULES: &[&str] = &[
     "actors::binding",

@@ -13,7 +13,7 @@ use crate::sockets;
 use clap::Args;
 use sexton::actors::{Rules, queue};
 use sexton::config::{Address, BeanstalkConfig, Config, Listeners, Network, Opened};
-use sexton::node::{Drain, Node};
+use sexton::node::Drain;
 use sexton::persist::journal::{Fsync, Sizes};
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -76,7 +76,7 @@ pub(crate) fn run(words: Vec<OsString>) -> Result<(), Failure> {
     match asked {
         Ok(Invocation::Serve(flags)) => serve(&flags),
         Ok(Invocation::Version) => {
-            let (theirs, ours) = (sexton::protocols::beanstalk::VERSION, env!("CARGO_PKG_VERSION"));
+            let (theirs, ours) = (sexton_wire::beanstalk::VERSION, env!("CARGO_PKG_VERSION"));
             let line = format!("beanstalkd {theirs} (sexton {ours})\n");
             crate::report::written(std::io::stdout().lock().write_all(line.as_bytes()))
         }
@@ -212,7 +212,7 @@ async fn until_signal(config: Config) -> Result<(), Failure> {
     let mut hangup = signal(SignalKind::hangup()).map_err(cannot_listen)?;
     let mut drain = signal(SignalKind::user_defined1()).map_err(cannot_listen)?;
     let notify = Notify::from_environment();
-    let node = Node::open(config)?;
+    let node = sexton_wire::open(config)?;
     notify.ready("all listeners are open");
     let handle = node.handle();
     tracing::info!(pid = std::process::id(), listeners = ?handle.listeners().beanstalk, "serving");

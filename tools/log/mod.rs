@@ -8,7 +8,7 @@ mod output;
 use crate::log::output::Output;
 use crate::report::{self, Failure};
 use crate::settings::{LogFormat, Settings};
-use sexton::protocols::lockserver::DEBUG_TARGET;
+use sexton_wire::lockserver::DEBUG_TARGET;
 use std::cell::Cell;
 use std::io::{self, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -9,6 +9,7 @@ use crate::directory;
 use crate::log;
 use crate::notify::Notify;
 use crate::progress::Progress;
+use crate::protocols;
 use crate::report::Failure;
 use crate::serve::reload::Reload;
 pub(crate) use crate::serve::signals::outlive_file_limit;
@@ -173,7 +174,7 @@ fn open(config: Config, format: LogFormat, notify: &Notify) -> Result<Node, Fail
         LogFormat::Json => Progress::aside(words, line),
     };
     let _patience = notify.while_working(move || recovery_words(told.get()));
-    Ok(sexton_http::open(config)?)
+    Ok(Node::open_with(config, protocols::all())?)
 }
 
 /// Prints the ready line to standard output, and logs the result of the recovery. Must not be called before every listener is open.

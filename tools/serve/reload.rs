@@ -6,6 +6,7 @@ use sexton::actors::Rules;
 use sexton::actors::dispatch;
 use sexton::config::Config;
 use sexton::node::Node;
+use sexton_wire::lockserver;
 
 /// The settings in force since startup or the last reload, and what is needed to reload them.
 pub(crate) struct Reload {
@@ -28,7 +29,7 @@ impl Reload {
     pub(crate) async fn reload(&mut self, node: &Node) {
         let mut problems = Vec::new();
         problems.extend(self.reload_settings(node).await);
-        if let Some(listener) = node.lockserver() {
+        if let Some(listener) = node.listener::<lockserver::Listener>() {
             problems.extend(reloaded("hosts list", listener.reload_hosts()));
         }
         if let Some(listener) = sexton_http::listener(node) {

@@ -3,8 +3,8 @@
 use sexton::actors::lock::{self, Query, Reply};
 use sexton::node::Node;
 use sexton::persist::disk::RealDisk;
-use sexton::protocols::lockserver;
 use sexton::spine::delivery::Item;
+use sexton_wire::lockserver;
 use std::fmt::Write as _;
 use std::path::Path;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -99,10 +99,13 @@ pub(crate) async fn dump(node: &Node, data: Option<&Path>) {
     let mut all_written = true;
     for answer in answers.into_iter().flatten() {
         let written = match answer {
-            Reply::Counts { owners, contenders } => node.lockserver().map_or(Ok(()), |listener| {
-                let lines = lockserver::stats::lines(&listener.stats(owners, contenders));
-                disk.replace("lockserver.stats", lines.as_bytes())
-            }),
+            Reply::Counts { owners, contenders } => {
+                let listener = node.listener::<lockserver::Listener>();
+                listener.map_or(Ok(()), |listener| {
+                    let lines = lockserver::stats::lines(&listener.stats(owners, contenders));
+                    disk.replace("lockserver.stats", lines.as_bytes())
+                })
+            }
             Reply::List(entries) => {
                 disk.replace("lockserver.locks", lock_lines(&entries).as_bytes())
             }

@@ -1,6 +1,7 @@
 //! `sexton config`: shows the settings in force and where each comes from. It reads the files that the settings name, to check them,
 //! and shows no secrets: for the token file, only its path.
 
+use crate::protocols;
 use crate::report::{Failure, print, tell};
 use crate::settings::layer::{Effective, Entry, ParsedFlags, Values};
 use crate::settings::{queue, service, task, tenant};
@@ -36,7 +37,7 @@ pub(crate) struct ShowConfig {
 impl ShowConfig {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let Effective { entries, node, unknown_variables, .. } = self.given.settle()?;
-        Node::check_files(&node, &sexton_http::protocols())?;
+        Node::check_files(&node, &protocols::all())?;
         for name in unknown_variables {
             tell(&format!("{name} in the environment is not a setting"));
         }

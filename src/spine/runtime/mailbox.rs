@@ -5,7 +5,6 @@ use super::shell::{self, ActorStatus, Shell};
 use crate::clock::ClockCallback;
 use crate::decode;
 use crate::ids::{RequestKey, Ticket};
-use crate::spine::budget::Budget;
 use crate::spine::delivery::{Answer, Authority, Delivery, Item, PanicInjector, ReplyTo, Wait};
 use crate::spine::directory::{Admission, Permit};
 use crate::spine::effect::To;
@@ -150,11 +149,6 @@ impl<M: Actor> Mailbox<M> {
             wait: Wait { watch, reply_to, key: key.map(Box::new) },
         });
         Waiting { address: self.address.clone(), ticket, answers: Some(answers) }
-    }
-
-    /// Returns the budget for incomplete requests, which all listeners share.
-    pub const fn unfinished(&self) -> &Arc<Budget> {
-        self.admission.unfinished()
     }
 
     /// Returns a number that no other wait or caller gets during the life of the process.

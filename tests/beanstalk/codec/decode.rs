@@ -3,8 +3,8 @@
 use crate::chance::Chance;
 use crate::codec::row::{Client, JOB_BYTES_MAX, Row};
 use proptest::prelude::*;
-use sexton::protocols::beanstalk::codec::LINE_BYTES_MAX;
-use sexton::protocols::beanstalk::{Command, Counted, Decoder, Refusal};
+use sexton_wire::beanstalk::codec::LINE_BYTES_MAX;
+use sexton_wire::beanstalk::{Command, Counted, Decoder, Refusal};
 use std::borrow::Cow;
 
 #[test]

@@ -1,7 +1,7 @@
 //! Encoding of replies.
 
-use sexton::protocols::beanstalk::stats::{BinlogStats, JobCounts};
-use sexton::protocols::beanstalk::{
+use sexton_wire::beanstalk::stats::{BinlogStats, JobCounts};
+use sexton_wire::beanstalk::{
     Counted, Job, JobState, JobStats, Reply, ReserveMode, ServerStats, TubeStats, encode,
 };
 use std::time::Duration;

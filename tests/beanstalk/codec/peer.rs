@@ -6,8 +6,8 @@ use crate::chance::Chance;
 use crate::codec::encode::server;
 use crate::codec::row::{Client, KnownTo, Row, is_refusal};
 use crate::left_out::left_out;
-use sexton::protocols::beanstalk::stats::JobCounts;
-use sexton::protocols::beanstalk::{Job, JobState, JobStats, Reply, TubeStats, encode};
+use sexton_wire::beanstalk::stats::JobCounts;
+use sexton_wire::beanstalk::{Job, JobState, JobStats, Reply, TubeStats, encode};
 use std::io::Write as _;
 use std::net::Shutdown;
 

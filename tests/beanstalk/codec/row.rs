@@ -1,6 +1,6 @@
 //! The table of lines and their results, and a decoder that is fed as by a connection.
 
-use sexton::protocols::beanstalk::{Command, Decoder, Reply};
+use sexton_wire::beanstalk::{Command, Decoder, Reply};
 
 /// The maximum size of a body, in bytes: beanstalkd's own default.
 pub(crate) const JOB_BYTES_MAX: u32 = 65_535;

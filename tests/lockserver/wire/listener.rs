@@ -1,20 +1,20 @@
 //! How connections are accepted and end: refusals, unknown and incomplete commands, idle connections, statistics.
 
 use crate::lockserver::{self, Client, STATS};
-use crate::node;
 use crate::patience::until;
+use crate::served;
 use sexton::config::{LockserverConfig, LongWidth};
-use sexton::protocols::lockserver::Stats;
 use sexton::{Config, Node};
+use sexton_wire::lockserver::{Listener, Stats};
 use std::net::SocketAddr;
 use std::time::Duration;
 
 fn open(listener: LockserverConfig) -> (Node, SocketAddr) {
-    node::open(Config { lockserver: Some(listener), ..Config::in_memory() })
+    served::open(Config { lockserver: Some(listener), ..Config::in_memory() })
 }
 
 fn stats(node: &Node) -> Stats {
-    let listener = node.lockserver().expect("the listener is open");
+    let listener = node.listener::<Listener>().expect("the listener is open");
     listener.stats(0, 0)
 }
 
@@ -32,7 +32,7 @@ fn a_host_that_is_not_listed_is_refused_and_counted() {
     let (node, address) = open(LockserverConfig {
         hosts: Some(hosts.clone()),
         connections_max: 1,
-        ..node::listener()
+        ..served::listener()
     });
     refused(address);
     refused(address);
@@ -41,7 +41,7 @@ fn a_host_that_is_not_listed_is_refused_and_counted() {
     assert_eq!((counted.accepted, counted.active), (0, 0));
 
     std::fs::write(&hosts, "127.0.0.0/8\n").expect("a writable file");
-    let listener = node.lockserver().expect("the listener is open");
+    let listener = node.listener::<Listener>().expect("the listener is open");
     assert_eq!(listener.reload_hosts().expect("the list reads"), Some(true), "it changed");
     let mut client = Client::connect(address).expect("it is listed now");
 
@@ -56,7 +56,7 @@ fn a_refused_client_that_has_begun_to_talk_still_gets_its_byte() {
     let files = tempfile::tempdir().expect("a temporary directory");
     let hosts = files.path().join("hosts");
     std::fs::write(&hosts, "# nobody\n").expect("a writable file");
-    let (_node, address) = open(LockserverConfig { hosts: Some(hosts), ..node::listener() });
+    let (_node, address) = open(LockserverConfig { hosts: Some(hosts), ..served::listener() });
     for _ in 0..50 {
         let mut client = Client::dial(address).expect("it listens");
         // This fails if the server has already closed the connection.
@@ -67,7 +67,7 @@ fn a_refused_client_that_has_begun_to_talk_still_gets_its_byte() {
 
 #[test]
 fn one_connection_too_many_is_refused_and_counted_apart() {
-    let (node, address) = open(LockserverConfig { connections_max: 2, ..node::listener() });
+    let (node, address) = open(LockserverConfig { connections_max: 2, ..served::listener() });
     let first = Client::connect(address).expect("connected");
     let mut second = Client::connect(address).expect("connected");
     refused(address);
@@ -85,7 +85,7 @@ fn one_connection_too_many_is_refused_and_counted_apart() {
 
 #[test]
 fn an_unknown_command_ends_the_connection_without_a_byte() {
-    let (_node, address) = open(node::listener());
+    let (_node, address) = open(served::listener());
     for code in (0..=255).filter(|code| !(1..=8).contains(code)) {
         let mut client = Client::connect(address).expect("connected");
         client.send(&[code]).expect("connected");
@@ -95,7 +95,7 @@ fn an_unknown_command_ends_the_connection_without_a_byte() {
 
 #[test]
 fn what_came_before_an_unknown_command_is_answered() {
-    let (_node, address) = open(node::listener());
+    let (_node, address) = open(served::listener());
     for (code, index) in [(9, "nine"), (0, "zero")] {
         let mut client = Client::connect(address).expect("connected");
         let mut bytes = lockserver::request("k", index, "alice", (60, 60, 0));
@@ -113,7 +113,7 @@ fn what_came_before_an_unknown_command_is_answered() {
 
 #[test]
 fn half_a_command_changes_nothing() {
-    let (_node, address) = open(node::listener());
+    let (_node, address) = open(served::listener());
     let whole = lockserver::request("k", "i", "alice", (60, 60, 0));
     for len in 1..whole.len() {
         let mut client = Client::connect(address).expect("connected");
@@ -128,7 +128,7 @@ fn half_a_command_changes_nothing() {
 #[test]
 fn silence_ends_a_connection_where_it_is_bounded() {
     let (node, address) =
-        open(LockserverConfig { idle: Some(Duration::from_millis(100)), ..node::listener() });
+        open(LockserverConfig { idle: Some(Duration::from_millis(100)), ..served::listener() });
     let mut client = Client::connect(address).expect("connected");
     assert_eq!(client.receive_all().expect("a clean end"), [0_u8; 0]);
     drop(client);
@@ -142,7 +142,7 @@ fn silence_ends_a_connection_where_it_is_bounded() {
 #[test]
 fn statistics_count_themselves_and_come_in_either_width() {
     for (long, width) in [(LongWidth::Four, 4), (LongWidth::Eight, 8)] {
-        let (_node, address) = open(LockserverConfig { long, ..node::listener() });
+        let (_node, address) = open(LockserverConfig { long, ..served::listener() });
         let mut client = Client::connect(address).expect("connected");
         let mut asked = Vec::new();
         for owner in ["a", "b", "c"] {

@@ -7,6 +7,7 @@ mod vector;
 use crate::lockserver::{self, Client};
 use crate::node;
 use crate::patience::until;
+use crate::served;
 use sexton::node::Drain;
 use sexton::{Config, Node};
 use std::fs::File;
@@ -28,7 +29,8 @@ impl Server {
             Some(files) => Config::at(files.path()),
             None => Config::in_memory(),
         };
-        let (node, address) = node::open(Config { lockserver: Some(node::listener()), ..config });
+        let (node, address) =
+            served::open(Config { lockserver: Some(served::listener()), ..config });
         Self { node, address, files }
     }
 

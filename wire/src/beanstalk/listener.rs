@@ -1,23 +1,21 @@
 //! The beanstalkd listener: which connections are admitted, and how many at a time.
 
-use crate::actors::queue::{QueueMachine, Watch};
-use crate::clock::Clock;
-use crate::config::{Address, BeanstalkConfig, Opened};
-use crate::handle::{Drains, ListenerStatus};
-use crate::kernel::socket::Peers;
-use crate::protocols::beanstalk::command::TubeName;
-use crate::protocols::beanstalk::counters::Stats;
-use crate::protocols::beanstalk::request::queue;
-use crate::protocols::beanstalk::session::BeanstalkSession;
-use crate::protocols::beanstalk::shared::Shared;
-use crate::protocols::connection::{self, Stream};
-use crate::protocols::listener::{self, Place};
-use crate::spine::runtime::{self, Mailbox};
+use crate::beanstalk::command::TubeName;
+use crate::beanstalk::counters::Stats;
+use crate::beanstalk::request::queue;
+use crate::beanstalk::session::BeanstalkSession;
+use crate::beanstalk::shared::Shared;
+use crate::connection::{self, Stream};
+use sexton::actors::queue::{QueueMachine, Watch};
+use sexton::config::{Address, BeanstalkConfig, Opened};
+use sexton::handle::{Handle, ListenerStatus};
+use sexton::kernel::socket::Peers;
+use sexton::protocols::listener::{self, Place};
+use sexton::spine::runtime::{self, Mailbox};
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::watch;
 
 /// A handle to the listener and the state its connections share. Clones refer to the same listener.
 #[derive(Clone)]
@@ -31,14 +29,13 @@ impl Listener {
     pub(crate) fn open(
         config: &BeanstalkConfig,
         open: &Opened,
-        (queues, draining): (Mailbox<QueueMachine>, watch::Receiver<Drains>),
-        clock: Arc<dyn Clock>,
+        node: &Handle,
         id: u64,
     ) -> io::Result<Self> {
         let address = open.address()?;
         let listener = Listening::on(open)?;
-        let shared = Shared::new(config, clock, draining, queues.unfinished(), id);
-        let shared = Arc::new(shared);
+        let queues = node.queues().mailbox().clone();
+        let shared = Arc::new(Shared::new(config, node, id));
         let serving = serve(listener, config.clone(), queues, Arc::clone(&shared));
         runtime::spawn("beanstalkd listener", serving);
         Ok(Self { shared, address })
@@ -56,7 +53,7 @@ impl Listener {
 }
 
 impl ListenerStatus for Listener {
-    fn show(&self, _locks: (u32, u32), listening: &mut crate::status::Listening) {
+    fn show(&self, _locks: (u32, u32), listening: &mut sexton::status::Listening) {
         listening.listeners.beanstalk = Some(self.address.clone());
         listening.beanstalk = Some(self.stats());
     }

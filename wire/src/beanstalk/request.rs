@@ -1,7 +1,7 @@
 //! The requests that a session queues: a client's commands as owned values, with tube names converted to the QueueActor's queue names.
 
-use crate::actors::queue::{Body, DedupKey, QueueName};
-use crate::protocols::beanstalk::command::{Command, Put as Sent, Refusal, ReserveMode, TubeName};
+use crate::beanstalk::command::{Command, Put as Sent, Refusal, ReserveMode, TubeName};
+use sexton::actors::queue::{Body, DedupKey, QueueName};
 
 /// A command in the queue of a session.
 #[derive(Debug)]

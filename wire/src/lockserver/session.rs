@@ -3,16 +3,16 @@
 //! A command that panicked in the actor is answered as refused if the protocol can express that; otherwise, the connection is
 //! closed (see "internal errors" in `docs/protocols/lockserver.md`).
 
-use crate::actors::lock::{LockMachine, Message, Query, Reply};
-use crate::config::LongWidth;
-use crate::protocols::bounds::{Turns, Unread};
-use crate::protocols::lockserver::DEBUG_TARGET;
-use crate::protocols::lockserver::codec::{self, Answer, Command, LISTED_MAX};
-use crate::protocols::lockserver::shared::Shared;
-use crate::protocols::lockserver::stats::Stats;
-use crate::protocols::session::{NextStep, Session};
-use crate::spine::delivery::{self, Item};
-use crate::spine::runtime::Mailbox;
+use crate::bounds::{Turns, Unread};
+use crate::lockserver::DEBUG_TARGET;
+use crate::lockserver::codec::{self, Answer, Command, LISTED_MAX};
+use crate::lockserver::shared::Shared;
+use crate::lockserver::stats::Stats;
+use crate::session::{NextStep, Session};
+use sexton::actors::lock::{LockMachine, Message, Query, Reply};
+use sexton::config::LongWidth;
+use sexton::spine::delivery::{self, Item};
+use sexton::spine::runtime::Mailbox;
 use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;

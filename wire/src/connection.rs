@@ -1,7 +1,7 @@
 //! Moves bytes from a socket to a session and back. A connection has at most one batch of unanswered commands, and the node stops
 //! reading from a client that does not read its answers. This bounds the memory that a client can make the node hold.
 
-use crate::protocols::session::{NextStep, Session};
+use crate::session::{NextStep, Session};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -259,8 +259,8 @@ pub(crate) async fn write(stream: &impl Stream, mut bytes: &[u8]) -> io::Result<
 #[cfg(test)]
 mod tests {
     use super::{READ_BYTES, Stream, serve};
-    use crate::protocols::bounds::{TURNS_MAX, Turns};
-    use crate::protocols::session::{NextStep, Session};
+    use crate::bounds::{TURNS_MAX, Turns};
+    use crate::session::{NextStep, Session};
     use std::cell::Cell;
     use std::io;
     use std::rc::Rc;
@@ -321,7 +321,7 @@ mod tests {
 
     /// Returns the number of bytes that are taken from this number of clients while a task is rescheduled `HOPS` times.
     fn taken_during_a_task(clients: usize) -> usize {
-        let (turns, taken) = (Turns::of_connections(), Rc::new(Cell::new(0)));
+        let (turns, taken) = (Turns::default(), Rc::new(Cell::new(0)));
         let runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = { runtime }.build().expect("a runtime can be built");
         LocalSet::new().block_on(&runtime, async {

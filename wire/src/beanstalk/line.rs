@@ -3,7 +3,7 @@
 //! The beginning of a line determines the command, and any error after that is a bad format of that command. Numbers may be preceded by
 //! spaces, and those of `kick` and `reserve-with-timeout` may be followed by anything.
 
-use crate::protocols::beanstalk::command::{
+use crate::beanstalk::command::{
     Command, Counted, Dedup, RESERVE_BATCH_MAX, Refusal, ReserveMode, TubeName,
 };
 

@@ -4,6 +4,7 @@
 use crate::lockserver::{self, Client, request};
 use crate::node;
 use crate::past;
+use crate::served;
 use sexton::actors;
 use sexton::actors::lock::{LockMachine, Message, Name, Query};
 use sexton::actors::queue::{self, Body, Put, QueueName};
@@ -162,9 +163,9 @@ fn within(restarts_max: u32, rebuilds_max: u32, period_ms: u64) -> Rules {
 }
 
 fn durable(files: &TempDir, supervisor: Rules) -> (Node, SocketAddr) {
-    node::open(Config {
+    served::open(Config {
         rules: actors::Rules { supervisor, ..actors::Rules::default() },
-        lockserver: Some(node::listener()),
+        lockserver: Some(served::listener()),
         ..Config::at(files.path())
     })
 }
@@ -432,7 +433,7 @@ fn there_is_room(client: &mut Client) -> bool {
 #[test]
 fn a_commit_that_panics_halts_a_node_without_files() {
     let (node, address) =
-        node::open(Config { lockserver: Some(node::listener()), ..Config::in_memory() });
+        served::open(Config { lockserver: Some(served::listener()), ..Config::in_memory() });
     drop(plant(&node.handle(), Stage::Commit));
     let mut client = Client::connect(address).expect("connected");
     let idle = Client::connect(address).expect("connected");

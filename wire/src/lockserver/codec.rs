@@ -1,8 +1,8 @@
 //! Decodes LockServer's commands and encodes its answers. Does no I/O, and allocates only for names and the output.
 
-use crate::actors::lock::{EntryView, Name};
-use crate::config::LongWidth;
-use crate::protocols::lockserver::stats::{self, Stats};
+use crate::lockserver::stats::{self, Stats};
+use sexton::actors::lock::{EntryView, Name};
+use sexton::config::LongWidth;
 use std::fmt;
 
 /// A command, as sent by a client.

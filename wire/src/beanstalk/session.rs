@@ -5,25 +5,26 @@
 //! after it is answered. The memory held for a client that does not read is bounded: at most `BATCH_MAX` commands, their answers, and
 //! `OUTPUT_BYTES` of output plus one reply, or only one reply if the clients of the listener leave too much unread.
 
-use crate::actors::queue::{
+use crate::beanstalk::DEBUG_TARGET;
+use crate::beanstalk::client::Client;
+use crate::beanstalk::codec::Decoder;
+use crate::beanstalk::command::Counted;
+use crate::beanstalk::reply::{Job, Reply, encode};
+use crate::beanstalk::request::Request;
+use crate::beanstalk::shared::Shared;
+use crate::beanstalk::show;
+use crate::bounds::{Turns, Unread};
+use crate::session::{NextStep, Session};
+use sexton::actors::queue::{
     Claim, Message, Query, QueueMachine, QueueName, Refused, Reply as ActorReply, Watch, Worker,
 };
-use crate::clock::Timestamp;
-use crate::ids::Slot;
-use crate::protocols::beanstalk::DEBUG_TARGET;
-use crate::protocols::beanstalk::client::Client;
-use crate::protocols::beanstalk::codec::Decoder;
-use crate::protocols::beanstalk::command::Counted;
-use crate::protocols::beanstalk::reply::{Job, Reply, encode};
-use crate::protocols::beanstalk::request::Request;
-use crate::protocols::beanstalk::shared::Shared;
-use crate::protocols::beanstalk::show;
-use crate::protocols::bounds::{Turns, Unread, bytes_to_name};
-use crate::protocols::listener;
-use crate::protocols::session::{NextStep, Session};
-use crate::spine::budget::Reservation;
-use crate::spine::delivery::{Answer, Item};
-use crate::spine::runtime::{Mailbox, Stopped, Waiting};
+use sexton::clock::Timestamp;
+use sexton::ids::Slot;
+use sexton::protocols::bounds::bytes_to_name;
+use sexton::protocols::listener;
+use sexton::spine::budget::Reservation;
+use sexton::spine::delivery::{Answer, Item};
+use sexton::spine::runtime::{Mailbox, Stopped, Waiting};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! The list of admitted hosts: one address or prefix per line, with comments after `#`. An empty list denies everyone;
 //! without a list only loopback is admitted.
 
-use crate::address::Network;
-use crate::protocols::file::read as read_file;
+use sexton::address::Network;
+use sexton::protocols::file::read as read_file;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 

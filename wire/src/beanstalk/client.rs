@@ -1,11 +1,11 @@
 //! Converts a client's requests to messages and queries for the QueueActor, based on the tubes that the client uses and watches.
 
-use crate::actors::queue::{
+use crate::beanstalk::command::{ReserveMode, TubeName};
+use crate::beanstalk::request::{Request, queue};
+use sexton::actors::queue::{
     Claimant, Message, Phase, Pop, Put, Query, QueueMachine, QueueName, Right, Watch, Worker,
 };
-use crate::protocols::beanstalk::command::{ReserveMode, TubeName};
-use crate::protocols::beanstalk::request::{Request, queue};
-use crate::spine::delivery::Item;
+use sexton::spine::delivery::Item;
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -205,7 +205,7 @@ fn ms(seconds: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::Client;
-    use crate::actors::queue::{QueueName, Worker};
+    use sexton::actors::queue::{QueueName, Worker};
     use std::sync::Arc;
 
     fn tube(number: usize) -> QueueName {

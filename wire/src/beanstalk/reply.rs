@@ -1,8 +1,8 @@
 //! Encodes the server's replies. Does no I/O, and copies each body once, into the output.
 
-use crate::protocols::beanstalk::command::{Refusal, ReserveMode};
-use crate::protocols::beanstalk::decimal::{DIGITS_MAX, put_number};
-use crate::protocols::beanstalk::stats::{JobState, JobStats, ServerStats, TubeStats};
+use crate::beanstalk::command::{Refusal, ReserveMode};
+use crate::beanstalk::decimal::{DIGITS_MAX, put_number};
+use crate::beanstalk::stats::{JobState, JobStats, ServerStats, TubeStats};
 use std::fmt;
 
 /// A reply to a client.

@@ -1,6 +1,6 @@
 //! The interface between a protocol and a connection: a session takes bytes, carries out the commands in them, and returns bytes.
 
-use crate::protocols::bounds::Turns;
+use crate::bounds::Turns;
 use std::time::Duration;
 
 /// One client's protocol state.

@@ -1,9 +1,9 @@
 //! What the listener counts: commands and connections since it was opened, and the producers and workers among the open connections. It
 //! counts in memory only, so everything begins at zero when the listener is opened.
 
-use crate::protocols::beanstalk::command::Counted;
-use crate::protocols::beanstalk::stats;
-pub use crate::status::BeanstalkStats as Stats;
+use crate::beanstalk::command::Counted;
+use crate::beanstalk::stats;
+pub use sexton::status::BeanstalkStats as Stats;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 /// The counters of a listener.

@@ -1,17 +1,16 @@
 //! The LockServer listener: the handshake byte, refusals and limits.
 
-use crate::actors::lock::LockMachine;
-use crate::clock::Clock;
-use crate::config::LockserverConfig;
-use crate::handle::ListenerStatus;
-use crate::protocols::connection;
-use crate::protocols::listener::{self, Place};
-use crate::protocols::lockserver::hosts::{Hosts, HostsError};
-use crate::protocols::lockserver::session::LockserverSession;
-use crate::protocols::lockserver::shared::Shared;
-use crate::protocols::lockserver::stats::Stats;
-use crate::spine::runtime::{self, Mailbox};
-use crate::status::Listening;
+use crate::connection;
+use crate::lockserver::hosts::{Hosts, HostsError};
+use crate::lockserver::session::LockserverSession;
+use crate::lockserver::shared::Shared;
+use crate::lockserver::stats::Stats;
+use sexton::actors::lock::LockMachine;
+use sexton::config::LockserverConfig;
+use sexton::handle::{Handle, ListenerStatus};
+use sexton::protocols::listener::{self, Place};
+use sexton::spine::runtime::{self, Mailbox};
+use sexton::status::Listening;
 use std::future::pending;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -37,12 +36,12 @@ impl Listener {
         config: &LockserverConfig,
         open: &std::net::TcpListener,
         hosts: Hosts,
-        locks: Mailbox<LockMachine>,
-        clock: Arc<dyn Clock>,
+        node: &Handle,
     ) -> io::Result<Self> {
         let listener = listener::listen_on(open)?;
         let address = listener.local_addr()?;
-        let shared = Arc::new(Shared::new(config, hosts, clock));
+        let locks = node.locks().mailbox().clone();
+        let shared = Arc::new(Shared::new(config, hosts, node.clock()));
         let config = config.clone();
         let hosts_file = config.hosts.clone();
         let serving = serve(listener, config, locks, Arc::clone(&shared));

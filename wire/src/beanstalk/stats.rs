@@ -2,8 +2,8 @@
 //!
 //! Clients compare these maps as a whole, so no key may be added or removed.
 
-use crate::protocols::beanstalk::command::Counted;
-use crate::protocols::beanstalk::decimal::put_number;
+use crate::beanstalk::command::Counted;
+use crate::beanstalk::decimal::put_number;
 use std::time::Duration;
 
 /// The statistics of a job, for `stats-job`.

@@ -1,9 +1,9 @@
 //! What the listener counts: commands and connections since it was opened. The counters are not part of the LockActor's state or digest, so
 //! neither a restart of the actor nor a replay changes them.
 
-use crate::clock::{Clock, Timestamp};
-use crate::protocols::lockserver::codec::Command;
-use crate::protocols::lockserver::stats::Stats;
+use crate::lockserver::codec::Command;
+use crate::lockserver::stats::Stats;
+use sexton::clock::{Clock, Timestamp};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 

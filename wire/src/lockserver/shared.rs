@@ -1,13 +1,13 @@
 //! The state that the connections of a listener share: its counters, its bounds, and the hosts that it admits.
 
-use crate::clock::Clock;
-use crate::config::LockserverConfig;
-use crate::protocols::bounds::{LargeAnswers, Turns, UNREAD_BYTES_MAX};
-use crate::protocols::listener::Places;
-use crate::protocols::lockserver::counters::Counters;
-use crate::protocols::lockserver::hosts::Hosts;
-use crate::protocols::lockserver::stats::Stats;
-use crate::spine::budget::Budget;
+use crate::bounds::{LargeAnswers, Turns, UNREAD_BYTES_MAX};
+use crate::lockserver::counters::Counters;
+use crate::lockserver::hosts::Hosts;
+use crate::lockserver::stats::Stats;
+use sexton::clock::Clock;
+use sexton::config::LockserverConfig;
+use sexton::protocols::listener::Places;
+use sexton::spine::budget::Budget;
 use std::sync::Arc;
 use tokio::sync::watch;
 
@@ -37,7 +37,7 @@ impl Shared {
             places: Places::of_connections(config.connections_max),
             hosts: watch::Sender::new(Arc::new(hosts)),
             large: LargeAnswers::default(),
-            turns: Turns::of_connections(),
+            turns: Turns::default(),
             unread: Budget::new(UNREAD_BYTES_MAX),
             refusals: Places::new(REFUSALS_MAX),
         }

@@ -1,6 +1,6 @@
 //! LockServer's fifteen statistics, in the order and with the widths in which they are sent.
 
-pub use crate::status::LockserverStats as Stats;
+pub use sexton::status::LockserverStats as Stats;
 use std::fmt::Write as _;
 
 /// Returns the nine statistics that are always sent as four bytes, in the order in which they are sent.

@@ -1,10 +1,10 @@
 //! Converts the QueueActor's replies, and its views of jobs and queues, to beanstalkd's terms.
 
-use crate::actors::queue::{Counts, JobView, Phase, QueueView, Refused, Reply as ActorReply};
-use crate::clock::Timestamp;
-use crate::protocols::beanstalk::reply::Reply;
-use crate::protocols::beanstalk::request::Request;
-use crate::protocols::beanstalk::stats::{JobCounts, JobState, JobStats, TubeStats};
+use crate::beanstalk::reply::Reply;
+use crate::beanstalk::request::Request;
+use crate::beanstalk::stats::{JobCounts, JobState, JobStats, TubeStats};
+use sexton::actors::queue::{Counts, JobView, Phase, QueueView, Refused, Reply as ActorReply};
+use sexton::clock::Timestamp;
 
 /// Returns a job's statistics for `stats-job`. A job that waits for a retry counts as delayed, since beanstalkd has no such state.
 pub(crate) fn job(job: &JobView, now: Timestamp) -> JobStats<'_> {

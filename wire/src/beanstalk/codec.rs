@@ -3,8 +3,8 @@
 //! The decoder owns the framing: where a line ends, how long a body is, what is skipped. It does not buffer lines. It buffers
 //! the part of a body that has arrived, unless the announced size exceeds the limit. It decides nothing about jobs.
 
-use crate::protocols::beanstalk::command::{Command, Counted, Put, Refusal};
-use crate::protocols::beanstalk::line::{self, Line, PutLine};
+use crate::beanstalk::command::{Command, Counted, Put, Refusal};
+use crate::beanstalk::line::{self, Line, PutLine};
 use std::borrow::Cow;
 
 /// The maximum length of a command line, including its line end, in bytes.

@@ -1,19 +1,20 @@
 //! The state that the connections of a listener share: its counters, its bounds, and what it says about itself in `stats`.
 
-use crate::actors::queue::Totals;
-use crate::clock::{Clock, Timestamp};
-use crate::config::BeanstalkConfig;
-use crate::handle::Drains;
-use crate::protocols::beanstalk::VERSION;
-use crate::protocols::beanstalk::counters::Counters;
-use crate::protocols::beanstalk::reply::Reply;
-use crate::protocols::beanstalk::show;
-use crate::protocols::beanstalk::stats::{BinlogStats, ServerStats};
-use crate::protocols::bounds::{LargeAnswers, NAMED_BYTES_MAX, Turns, UNREAD_BYTES_MAX};
-use crate::protocols::listener::Places;
-use crate::spine::budget::Budget;
+use crate::beanstalk::VERSION;
+use crate::beanstalk::counters::Counters;
+use crate::beanstalk::reply::Reply;
+use crate::beanstalk::show;
+use crate::beanstalk::stats::{BinlogStats, ServerStats};
+use crate::bounds::{LargeAnswers, Turns, UNREAD_BYTES_MAX};
 use rustix::system::uname;
 use rustix::time::{ClockId, clock_gettime};
+use sexton::actors::queue::Totals;
+use sexton::clock::{Clock, Timestamp};
+use sexton::config::BeanstalkConfig;
+use sexton::handle::{Drains, Handle};
+use sexton::protocols::bounds::NAMED_BYTES_MAX;
+use sexton::protocols::listener::Places;
+use sexton::spine::budget::Budget;
 use std::ffi::CStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,15 +45,9 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Creates the state of a listener that is opened now. Jobs that have not arrived completely may take half of `unfinished`, the budget of
-    /// all listeners.
-    pub(crate) fn new(
-        config: &BeanstalkConfig,
-        clock: Arc<dyn Clock>,
-        draining: watch::Receiver<Drains>,
-        unfinished: &Arc<Budget>,
-        id: u64,
-    ) -> Self {
+    /// Creates the state of a listener that is opened now.
+    pub(crate) fn new(config: &BeanstalkConfig, node: &Handle, id: u64) -> Self {
+        let clock = node.clock();
         let system = uname();
         let text = |words: &CStr| words.to_string_lossy().into_owned();
         Self {
@@ -60,12 +55,12 @@ impl Shared {
             started: clock.now(),
             clock,
             job_bytes_max: config.job_bytes_max,
-            draining,
+            draining: node.drains(),
             places: Places::of_connections(config.connections_max),
             large: LargeAnswers::default(),
-            turns: Turns::of_connections(),
+            turns: Turns::default(),
             unread: Budget::new(UNREAD_BYTES_MAX),
-            unfinished: Budget::half_of(unfinished),
+            unfinished: Budget::half_of(node.unfinished_requests()),
             named: Budget::new(NAMED_BYTES_MAX),
             id: format!("{id:016x}"),
             hostname: text(system.nodename()),
