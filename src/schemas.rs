@@ -1,13 +1,9 @@
-//! JSON schemas of the values of this crate that other packages show as they are: names and bodies.
+//! JSON schemas of the values of this crate that other packages show as they are: bodies and names of queues.
 
-use crate::actors::lock::Name;
 use crate::actors::queue::{Body, QueueName};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use sexton_api::member::BYTES;
 use std::borrow::Cow;
-
-/// The schema keyword that marks a string of arbitrary bytes. A description of an API splits a member with such a value into two, one for
-/// text and one for base64, since a JSON string can contain only text.
-pub const BYTES: &str = "x-bytes";
 
 /// Implements `JsonSchema` for types that are JSON strings or numbers, either inline or as a named schema.
 macro_rules! schemas {
@@ -29,7 +25,6 @@ macro_rules! schemas {
 }
 
 schemas! {
-    Name, "Name", true: { "type": "string", "maxLength": Name::BYTES_MAX, BYTES: true };
     Body, "Body", true: { "type": "string", BYTES: true };
     QueueName, "QueueIs", false: {
         "type": "string",

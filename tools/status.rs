@@ -10,6 +10,7 @@ use serde::Deserialize as _;
 use serde_json::Value;
 use sexton::actors::process::Status as ServiceStatus;
 use sexton::clock::Timestamp;
+use sexton_api::lease::Lease;
 use sexton_api::trouble::{Level, ListTroubles, Trouble, Troubles};
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -107,9 +108,9 @@ pub(crate) fn ask(target: &Target) -> Result<Value, Failure> {
 fn leases(target: &Target) -> String {
     let answer = client::get(target, &format!("/v1/busiest?limit={LEASES_MAX}")).ok();
     let body = answer.and_then(|answer| answer.success(&[]).ok());
-    let Some(Value::Array(leases)) = body.as_ref().and_then(|body| body.pointer("/leases")) else {
-        return String::new();
-    };
+    let leases = body.as_ref().and_then(|body| body.pointer("/leases")).cloned();
+    let leases: Vec<Lease> =
+        leases.and_then(|it| serde_json::from_value(it).ok()).unwrap_or_default();
     if leases.is_empty() {
         return String::new();
     }
@@ -119,7 +120,7 @@ fn leases(target: &Target) -> String {
     } else {
         ""
     };
-    format!("\n{}{more}", active_table(leases))
+    format!("\n{}{more}", active_table(&leases))
 }
 
 /// The maximum number of leases shown.

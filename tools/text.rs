@@ -57,6 +57,11 @@ pub(crate) fn json(text: &str) -> Cow<'_, str> {
     shown.into()
 }
 
+/// Returns `text`, or `-` if there is none.
+pub(crate) fn or_dash(text: Option<String>) -> String {
+    text.unwrap_or_else(|| "-".to_owned())
+}
+
 /// Formats a number with commas between groups of three digits.
 pub(crate) fn grouped(number: impl Into<Figure>) -> String {
     number.into().shown(text::grouped)

@@ -10,6 +10,13 @@
 //! | [`refusal`] | the reasons for a refusal |
 //! | [`ids`] | sequence numbers, tokens, moments |
 //! | [`value`] | values with bounds |
+//! | [`name`], [`member`], [`text`] | names; bytes as members of JSON objects, and as text for users |
+//! | [`list`] | lists that are answered page by page |
+//! | [`binding`] | with what a right that is bound to a process ends |
+//! | [`fields`] (feature `client`) | writes a request as JSON |
+//! | [`lock`] | locks |
+//! | [`lease`] | leases |
+//! | [`process`] | processes to launch |
 //! | [`audit`] | whether the parts of a coordinator agree |
 //! | [`operate`] | snapshots, the clock, draining |
 //! | [`trouble`] | the list of problems |
@@ -26,9 +33,19 @@
 //! ```
 
 pub mod audit;
+pub mod binding;
+#[cfg(feature = "client")]
+pub mod fields;
 pub mod ids;
+pub mod lease;
+pub mod list;
+pub mod lock;
+pub mod member;
+pub mod name;
 pub mod operate;
+pub mod process;
 pub mod refusal;
 pub mod request;
+pub mod text;
 pub mod trouble;
 pub mod value;

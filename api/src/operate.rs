@@ -2,7 +2,7 @@
 
 use crate::ids::{Seq, Timestamp};
 use crate::refusal::Reason;
-use crate::request::{Docs, Input, Request, Route, Scope};
+use crate::request::{Docs, Input, Request, Route, Scope, is_default};
 use crate::value::Number;
 use serde::{Deserialize, Serialize};
 
@@ -87,10 +87,10 @@ pub struct ClockConfirmed {
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct StartDrain {
     /// What to drain: `locks`, `queues` (jobs and their claims), `leases` (passes), `tasks` (and their bursts), or `all`.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub what: DrainWhat,
     /// The maximum time to wait until no lock, claim, pass or task attempt is left, in seconds.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub wait: Number<u64, 0, 3600>,
 }
 

@@ -66,6 +66,19 @@ impl Route {
     pub const fn with(self, input: Input) -> Self {
         Self { input, ..self }
     }
+
+    /// The same, carried out once if it is sent again with its key.
+    #[must_use]
+    pub const fn once(self) -> Self {
+        Self { repeat: Repeat::WithKey, ..self }
+    }
+
+    /// The same, requiring [`Scope::Run`] under a condition, in words that follow "if": where [`Request::needs_run`] says so, or depending on
+    /// what the server finds.
+    #[must_use]
+    pub const fn run_if(self, condition: &'static str) -> Self {
+        Self { run_if: Some(condition), ..self }
+    }
 }
 
 /// A method of HTTP.
@@ -138,4 +151,9 @@ pub struct Docs {
     pub more: &'static str,
     /// The description of the answer.
     pub answer: &'static str,
+}
+
+/// Returns whether a field has its default. Such a field is not sent: an earlier coordinator may not know it.
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }

@@ -51,9 +51,34 @@ impl<N: Copy + Into<u64>, const MIN: u64, const MAX: u64, const DEFAULT: u64> Se
     }
 }
 
+/// A span in milliseconds, of less than 2^32 seconds.
+pub type Span = Number<u64, 0, { u32::MAX as u64 * 1000 }>;
+
+/// A non-empty list of bounded length.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct List<T, const MAX: usize>(pub Vec<T>);
+
+impl<T: Serialize, const MAX: usize> Serialize for List<T, MAX> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for List<T, MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let items = Vec::deserialize(deserializer)?;
+        if (1..=MAX).contains(&items.len()) {
+            Ok(Self(items))
+        } else {
+            let words = format_args!("must be a list of 1 to {MAX} items");
+            Err(de::Error::custom(words))
+        }
+    }
+}
+
 #[cfg(feature = "schemas")]
 mod schemas {
-    use super::Number;
+    use super::{List, Number};
     use crate::ids::{Seq, Timestamp, Token};
     use crate::refusal::Reason;
     use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -72,6 +97,21 @@ mod schemas {
 
         fn json_schema(_: &mut SchemaGenerator) -> Schema {
             json_schema!({ "type": "integer", "minimum": MIN, "maximum": MAX })
+        }
+    }
+
+    impl<T: JsonSchema, const MAX: usize> JsonSchema for List<T, MAX> {
+        fn inline_schema() -> bool {
+            true
+        }
+
+        fn schema_name() -> Cow<'static, str> {
+            format!("ListOf{}", T::schema_name()).into()
+        }
+
+        fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+            let items = generator.subschema_for::<T>();
+            json_schema!({ "type": "array", "items": items, "minItems": 1, "maxItems": MAX })
         }
     }
 

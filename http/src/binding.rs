@@ -4,21 +4,9 @@
 use crate::call::Call;
 use crate::problem::Problem;
 use crate::process_look;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use sexton::actors::binding::{Binding, Until};
 use sexton::refusal::Reason;
-
-/// How much of a process must have ended before the right bound to it ends.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Extent {
-    /// The process itself.
-    Process,
-    /// The process and everything it has started, including descendants with records of their own.
-    #[default]
-    Tree,
-}
+use sexton_api::binding::Extent;
 
 /// The part of a request that binds a right to a process.
 pub(crate) struct Bound {
@@ -74,23 +62,11 @@ impl Bound {
             }
             return Ok(None);
         };
-        let until = match self.release {
-            Extent::Process => Until::Process,
-            Extent::Tree => Until::Tree,
-        };
+        let until = self.release.into();
         if self.kill_before_grant && until == Until::Process {
             let words = "requires release to be `tree`";
             return Err(Problem::field("kill_before_grant", words));
         }
         Ok(Some((process, until)))
-    }
-}
-
-impl From<Until> for Extent {
-    fn from(until: Until) -> Self {
-        match until {
-            Until::Process => Self::Process,
-            Until::Tree => Self::Tree,
-        }
     }
 }

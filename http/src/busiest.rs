@@ -4,12 +4,12 @@
 //! at which the next answer continues.
 
 use crate::call::Call;
-use crate::lease_look::Lease;
-use crate::listing::After;
+use crate::lease_look;
+use crate::listing;
 use crate::problem::Problem;
 use crate::queue_look::{Queue, queue_shown};
 use crate::route::{Docs, Large, Query, Route};
-use crate::schema::{EntryNames, Number};
+use crate::schema::Number;
 use crate::scope::Scope;
 use crate::task_look::Task;
 use schemars::JsonSchema;
@@ -19,6 +19,9 @@ use sexton::actors::queue::QueueView;
 use sexton::clock::Timestamp;
 use sexton::ids::Slot;
 use sexton::refusal::Reason;
+use sexton_api::lease::Lease;
+use sexton_api::list::After;
+use sexton_api::name::EntryNames;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![Route::get(
@@ -41,7 +44,6 @@ pub(crate) struct Share {
     #[serde(default)]
     limit: Number<u32, 1, 100, 20>,
     /// The `next` of the previous answer, to continue with the next queues.
-    #[schemars(with = "Option<String>", regex(pattern = "^[0-9]{1,10}$"))]
     after: Option<After>,
 }
 
@@ -70,7 +72,7 @@ pub(crate) struct ContendedLock {
 pub(crate) struct Busiest {
     queues: Vec<Busy>,
     /// The `after` for the next request; null after the last share.
-    next: Option<String>,
+    next: Option<After>,
     locks: Vec<ContendedLock>,
     /// The number of locks with waiters.
     locks_all: u32,
@@ -93,12 +95,12 @@ async fn busiest(call: &Call, Query(share): Query<Share>) -> Result<Large<Busies
     let (locks, locks_all) = call.locks().contended(share.limit.0, Ranking::Waiting).await?;
     let active = call.node.leases().active(share.limit.0).await?;
     let leases_more = active.more;
-    let leases = Lease::of_all(call, active.leases).await?;
+    let leases = lease_look::shown_all(call, active.leases).await?;
     let (tasks, tasks_more) = call.node.tasks().active(share.limit.0).await?;
     let now = call.node.now();
     let busiest = Busiest {
         queues: queues.iter().map(|queue| busy(queue, now)).collect(),
-        next: next.map(|slot| slot.0.to_string()),
+        next: listing::shown(next),
         locks: locks.into_iter().map(|lock| contended_lock(lock, now)).collect(),
         locks_all,
         leases,

@@ -7,7 +7,6 @@ use crate::call::Call;
 use crate::operate::stopped;
 use crate::problem::Problem;
 use crate::route::{Docs, Query, Route};
-use crate::schema::encode;
 use crate::scope::{OrRun as _, Scope};
 use crate::stream::{ALIVE, HEARTBEAT, Parts, Stream};
 use actix_web::HttpResponse;
@@ -26,6 +25,7 @@ use sexton::protocols::listener::Place;
 use sexton::refusal::Reason;
 use sexton::spine::event::{Event, Field, NODE, Position};
 use sexton::spine::feed::Notification;
+use sexton_api::member;
 use std::collections::BTreeSet;
 use tokio::sync::watch;
 use tokio::time::{Interval, interval};
@@ -312,7 +312,7 @@ impl Serialize for Data<'_> {
         members.serialize_entry("kind", event.what.kind)?;
         for (field, value) in &event.what.fields {
             match value {
-                Field::Name(name) => encode(&mut members, field, name)?,
+                Field::Name(name) => member::write(&mut members, field, name)?,
                 Field::Number(number) => members.serialize_entry(field, number)?,
                 Field::Text(text) => members.serialize_entry(field, text)?,
             }

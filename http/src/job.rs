@@ -3,7 +3,7 @@
 //!
 //! The queue actor decides which client may do what with a job.
 
-use crate::binding::{Bound, Extent};
+use crate::binding::Bound;
 use crate::call::Call;
 use crate::pop::{self, JobClaim};
 use crate::problem::Problem;
@@ -18,6 +18,7 @@ use sexton::actors::queue::{
 use sexton::handle::Added;
 use sexton::ids::Token;
 use sexton::refusal::Reason;
+use sexton_api::binding::Extent;
 
 /// The path for adding a job. Its request bodies may be larger than those of most paths.
 pub(crate) const PUSH: &str = "/v1/queues/push";

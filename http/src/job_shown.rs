@@ -1,11 +1,11 @@
 //! The state of a job, as JSON. The fields are documented in `docs/protocols/http.md`, "Queues".
 
-use crate::binding::Extent;
 use schemars::JsonSchema;
 use serde::Serialize;
 use sexton::actors::queue::{JobView, Phase, Progress, QueueName};
 use sexton::clock::Timestamp;
 use sexton::ids::Token;
+use sexton_api::binding::Extent;
 
 /// The state of a job.
 #[expect(clippy::struct_excessive_bools, reason = "each is a separate JSON field")]

@@ -4,7 +4,6 @@
 
 use crate::call::Call;
 use crate::problem::Problem;
-use crate::schema::Number;
 use actix_web::body::{BodySize, BoxBody, MessageBody};
 use actix_web::web::Bytes;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -12,6 +11,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use sexton::ids::Slot;
 use sexton::refusal::Reason;
+use sexton_api::list::After;
 use std::borrow::Cow;
 use std::convert::Infallible;
 use std::marker::PhantomData;
@@ -25,21 +25,15 @@ const LIST_BYTES: usize = 128 * 1024;
 /// The maximum number of items requested from an actor at a time. A list exceeds [`LIST_BYTES`] by at most that many items.
 const STEP: u32 = 32;
 
-/// Where a list continues: the `next` of the previous answer.
-pub(crate) type After = Number<u32, 0, { u32::MAX as u64 }>;
-
 /// Returns the slot to continue from: the first slot if `after` is `None`.
 pub(crate) fn slot(after: Option<After>) -> Slot {
     Slot(after.map_or(0, |after| after.0))
 }
 
 /// Formats a slot as the `next` of an answer.
-pub(crate) fn shown(next: Option<Slot>) -> Option<String> {
-    next.map(|slot| slot.0.to_string())
+pub(crate) fn shown(next: Option<Slot>) -> Option<After> {
+    next.map(|slot| After(slot.0))
 }
-
-/// The `limit` of a request: the maximum number of items in the answer.
-pub(crate) type Limit = Number<u32, 1, 1000, 100>;
 
 /// An item of a list, serialized to JSON when it was collected.
 #[derive(Serialize)]

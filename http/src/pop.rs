@@ -1,7 +1,7 @@
 //! Claims of jobs over HTTP: which jobs are claimed, how long a client waits for them, and what happens to claims that are
 //! not delivered. The JSON fields are documented in `docs/protocols/http.md`, "Queues".
 
-use crate::binding::{Bound, Extent};
+use crate::binding::Bound;
 use crate::call::{Call, Rollback};
 use crate::problem::Problem;
 use crate::route::{Body, Json};
@@ -15,6 +15,7 @@ use sexton::handle::{Exchanged, JobWait, QueueError, Queues};
 use sexton::ids::Token;
 use sexton::refusal::Reason;
 use sexton::spine::budget::Reservation;
+use sexton_api::binding::Extent;
 use std::time::Duration;
 use tokio::time::timeout;
 

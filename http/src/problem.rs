@@ -1,7 +1,6 @@
 //! Refusals as problem documents (RFC 9457). The detail may name a field of the request, but never quotes its headers or its
 //! body, because these must not end up in logs.
 
-use crate::schema::OwnerName;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{self, HeaderName, HeaderValue};
 use actix_web::{HttpResponse, ResponseError};
@@ -12,6 +11,7 @@ use sexton::actors::{dispatch, lease};
 use sexton::handle::{LeaseError, LockError, QueueError, TaskError};
 use sexton::refusal::{Reason, Retry};
 use sexton::spine::checkpoint::CheckpointError;
+use sexton_api::name::OwnerName;
 use std::fmt;
 
 pub(crate) const CONTENT_TYPE: &str = "application/problem+json";

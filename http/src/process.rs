@@ -8,7 +8,7 @@ use crate::problem::Problem;
 use crate::process_look::{id, which};
 use crate::process_shown::Process;
 use crate::route::{Body, Docs, Json, Route};
-use crate::schema::{List, Number};
+use crate::schema::Number;
 use crate::scope::Scope;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,6 +17,7 @@ use sexton::bytes::Bytes;
 use sexton::clock::Date;
 use sexton::handle::{ProcessError, Processes, Stopping};
 use sexton::refusal::Reason;
+use sexton_api::process::Launch;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -157,129 +158,58 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-/// A process to launch.
-#[derive(Deserialize, JsonSchema)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a separate JSON member")]
-pub(crate) struct Launch {
-    /// The program, looked up in `PATH` if it has no slash, and its arguments.
-    command: List<String, { Spec::ARGV_MAX }>,
-    /// The working directory; the keeper's if left out.
-    dir: Option<String>,
-    /// Environment variables to set, in addition to those of the coordinator or the parcel. Variables whose names contain
-    /// `TOKEN`, `SECRET`, `PASSWORD` or `KEY` are refused: use `secrets` for those.
-    #[serde(default)]
-    env: BTreeMap<String, String>,
-    /// Names of variables whose values come from `env_file`, `parcel` or the coordinator's own environment, and are not stored.
-    #[serde(default)]
-    secrets: Vec<String>,
-    /// A file of `NAME=VALUE` lines, read when the process is launched.
-    env_file: Option<String>,
-    /// The ticket of a parcel (streams and environment that the client has passed to the keeper): at most 32 hexadecimal digits.
-    parcel: Option<String>,
-    /// Milliseconds after which the process tree is stopped; 0 for never.
-    #[serde(default)]
-    timeout_ms: Span,
-    /// Milliseconds between the first signal of a stop and SIGKILL.
-    #[serde(default)]
-    grace_ms: Number<u32, 0, { Spec::GRACE_MS_MAX as u64 }, 10_000>,
-    /// The first signal of a stop; 15 is SIGTERM.
-    #[serde(default)]
-    stop_signal: Number<u8, 1, { Spec::SIGNAL_MAX as u64 }, 15>,
-    /// The directory for the files of the process; `run/ID` in the data directory if left out.
-    run_dir: Option<String>,
-    /// Whether to launch the process even if its arguments look like they contain a secret. Such arguments are stored unchanged, but shown
-    /// masked.
-    #[serde(default)]
-    allow_secrets: bool,
-    /// Whether to create `dir` if it does not exist.
-    #[serde(default)]
-    mkdir: bool,
-    /// Whether to append the output to existing files.
-    #[serde(default)]
-    append: bool,
-    /// Whether the process is a hook: its standard output is parsed for records when it has ended.
-    #[serde(default)]
-    records: bool,
-    /// The size at which each output file is rotated, in bytes; 0 for no limit.
-    #[serde(default)]
-    output_bytes_max: Number<u64, 0, { 1 << 50 }>,
-    /// The number of rotated files to keep for each output file.
-    #[serde(default)]
-    output_kept: Number<u8, 0, { Spec::OUTPUT_KEPT_MAX as u64 }, 5>,
-    /// The type of the process: `cli`, `supervisord`, `orchestrator`, `worker`, `hook`, `binary`, or any other word. If left out,
-    /// it is `binary`.
-    r#type: Option<String>,
-    /// A URL associated with the process.
-    url: Option<String>,
-    /// Arbitrary labels.
-    #[serde(default)]
-    labels: BTreeMap<String, String>,
-    /// The id of the parent, usually the caller's `SEXTON_PROCESS_ID`. If left out, a process that is launched directly, rather than by a
-    /// lease, gets the nearest process with a record as its parent: the caller or one of its ancestors.
-    parent: Option<String>,
-    /// Whether to launch the process only if `parent` is alive, because it relies on a lock or claim of `parent`.
-    #[serde(default)]
-    bound: bool,
-    /// Whether only the record is made, and the process stays `queued` until `/v1/processes/start` launches it. Not with `parcel`, nor in
-    /// the `launch` of a lease or a task.
-    #[serde(default)]
-    deferred: bool,
-}
-
 fn bytes(text: String) -> Bytes {
     Bytes::new(text.into_bytes())
 }
 
-impl Launch {
-    /// Converts the request, or refuses it. The process has no parent unless the request names one.
-    pub(crate) fn launching(self) -> Result<Launching, Problem> {
-        let ticket = self.parcel.map(|ticket| u128::from_str_radix(&ticket, 16));
-        let parcel = ticket.transpose();
-        let parcel = parcel
-            .map_err(|_| Problem::field("parcel", "must be at most 32 hexadecimal digits"))?;
-        let argv = self.command.0.into_iter().map(bytes).collect();
-        let env = self.env.into_iter();
-        let spec = Spec {
-            argv,
-            dir: self.dir.map(bytes).unwrap_or_default(),
-            env: env.map(|(name, value)| (name, bytes(value))).collect(),
-            secrets: self.secrets,
-            env_file: self.env_file.map(bytes),
-            parcel,
-            timeout_ms: self.timeout_ms.0,
-            grace_ms: self.grace_ms.0,
-            stop_signal: self.stop_signal.0,
-            run_dir: self.run_dir.map(bytes),
-            makes_dirs: self.mkdir,
-            appends: self.append,
-            is_hook: self.records,
-            output_bytes_max: self.output_bytes_max.0,
-            output_kept: self.output_kept.0,
-            ..Spec::default()
-        };
-        if !self.allow_secrets && spec.has_secret() {
-            return Err(Problem::field(
-                "command",
-                "looks like it contains a secret, and every process can read arguments: pass it through `env_file` or `secrets`, or set `allow_secrets`",
-            ));
-        }
-        let tags = Tags {
-            kind: self.r#type.unwrap_or_else(|| "binary".to_owned()),
-            url: self.url,
-            labels: self.labels.into_iter().collect(),
-        };
-        let parentage = Parentage {
-            named: id(self.parent.as_deref(), "parent")?,
-            line: Vec::new(),
-            bound: self.bound,
-        };
-        Ok(Launching { spec, tags, parentage, deferred: self.deferred })
+/// Converts the request, or refuses it. The process has no parent unless the request names one.
+pub(crate) fn launching(asked: Launch) -> Result<Launching, Problem> {
+    let ticket = asked.parcel.map(|ticket| u128::from_str_radix(&ticket, 16));
+    let parcel = ticket.transpose();
+    let parcel =
+        parcel.map_err(|_| Problem::field("parcel", "must be at most 32 hexadecimal digits"))?;
+    let argv = asked.command.0.into_iter().map(bytes).collect();
+    let env = asked.env.into_iter();
+    let spec = Spec {
+        argv,
+        dir: asked.dir.map(bytes).unwrap_or_default(),
+        env: env.map(|(name, value)| (name, bytes(value))).collect(),
+        secrets: asked.secrets,
+        env_file: asked.env_file.map(bytes),
+        parcel,
+        timeout_ms: asked.timeout_ms.0,
+        grace_ms: asked.grace_ms.0,
+        stop_signal: asked.stop_signal.0,
+        run_dir: asked.run_dir.map(bytes),
+        makes_dirs: asked.mkdir,
+        appends: asked.append,
+        is_hook: asked.records,
+        output_bytes_max: asked.output_bytes_max.0,
+        output_kept: asked.output_kept.0,
+        ..Spec::default()
+    };
+    if !asked.allow_secrets && spec.has_secret() {
+        return Err(Problem::field(
+            "command",
+            "looks like it contains a secret, and every process can read arguments: pass it through `env_file` or `secrets`, or set `allow_secrets`",
+        ));
     }
+    let tags = Tags {
+        kind: asked.r#type.unwrap_or_else(|| "binary".to_owned()),
+        url: asked.url,
+        labels: asked.labels.into_iter().collect(),
+    };
+    let parentage = Parentage {
+        named: id(asked.parent.as_deref(), "parent")?,
+        line: Vec::new(),
+        bound: asked.bound,
+    };
+    Ok(Launching { spec, tags, parentage, deferred: asked.deferred })
 }
 
 /// Launches a process, and waits until it is running or has failed to start, unless the launch is deferred.
 async fn launch(call: &Call, Body(launch): Body<Launch>) -> Result<Json<Process>, Problem> {
-    let mut launching = launch.launching()?;
+    let mut launching = launching(launch)?;
     launching.parentage.line = call.requester().map(Processes::line_of).unwrap_or_default();
     let processes = call.processes();
     // What is refused for the lack of a slot has not been launched.

@@ -10,6 +10,7 @@ use sexton::bytes::Bytes;
 use sexton::clock::{Date, Timestamp};
 use sexton::handle::{Left, Usage, failure_words};
 use sexton::text;
+use sexton_api::process::Failed;
 use std::collections::BTreeMap;
 
 /// The record of a process.
@@ -168,18 +169,6 @@ pub(crate) struct Holder {
     name: String,
 }
 
-/// Why a process could not be started.
-#[derive(Serialize, JsonSchema)]
-pub(crate) struct Failed {
-    /// The step that failed: `keeper`, `files`, `output`, `environment`, `parcel`, `fork`, `group`, `directory`, `user`,
-    /// `limits`, `exec`, `abandoned` or `cancelled` (it was stopped while its launch was deferred).
-    step: &'static str,
-    /// The kernel's error number; 0 if the error is not the kernel's.
-    errno: i32,
-    /// A description for users.
-    words: String,
-}
-
 /// An output stream.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Stream {
@@ -205,7 +194,7 @@ impl Process {
         let shown = |bytes: &Bytes| text::escaped(bytes.as_bytes());
         let run_dir = call.node.processes().run_dir(&record);
         let run_dir = run_dir.map(|dir| dir.display().to_string());
-        let failure = record.failure.map(Failed::from);
+        let failure = record.failure.as_ref().map(failed);
         let (signal, core_dumped) = signal(record.end);
         let remains = record.remains.filter(|_| record.launched);
         let remains = remains.as_deref();
@@ -297,8 +286,7 @@ pub(crate) const fn lost(end: Option<End>) -> Option<&'static str> {
     }
 }
 
-impl From<Failure> for Failed {
-    fn from(failure: Failure) -> Self {
-        Self { step: failure.step.name(), errno: failure.errno, words: failure_words(&failure) }
-    }
+/// Converts the reason why a process could not be started.
+pub(crate) fn failed(failure: &Failure) -> Failed {
+    Failed { step: failure.step.name().into(), errno: failure.errno, words: failure_words(failure) }
 }

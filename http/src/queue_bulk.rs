@@ -2,7 +2,6 @@
 //! that other requests are served in between. The JSON fields are documented in `docs/protocols/http.md`, "Queues".
 
 use crate::call::Call;
-use crate::listing::{self, After};
 use crate::problem::Problem;
 use crate::route::{Body, Docs, Json, Route};
 use crate::schema::Number;
@@ -10,6 +9,7 @@ use crate::scope::Scope;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sexton::actors::queue::{JobSelection, Phase, QueueName};
+use sexton::ids::Slot;
 use sexton::refusal::Reason;
 
 /// The maximum number of jobs changed in one turn of the actor.
@@ -63,7 +63,7 @@ pub(crate) struct BulkSelection {
     #[serde(default)]
     pub(crate) limit: Number<u32, 1, 1000, 1000>,
     /// The `next` of the previous answer, to continue after it.
-    pub(crate) after: Option<After>,
+    pub(crate) after: Option<Number<u32, 0, { u32::MAX as u64 }>>,
 }
 
 /// The operation on each job that matches the filter.
@@ -137,7 +137,7 @@ pub(crate) async fn each(
         }
     };
     let queues = call.queues();
-    let mut next = Some(listing::slot(which.after));
+    let mut next = Some(Slot(which.after.map_or(0, |after| after.0)));
     let mut done = 0;
     for _ in 0..SHARES_MAX {
         let Some(from) = next.filter(|_| done < which.limit.0) else {

@@ -4,7 +4,7 @@
 
 use crate::call::Call;
 use crate::job_shown::{Job, job_shown};
-use crate::listing::{self, After, Limit, Listing, Written};
+use crate::listing::{self, Listing, Written};
 use crate::problem::Problem;
 use crate::process_look;
 use crate::route::{Docs, Json, Large, Query, Route};
@@ -17,6 +17,7 @@ use sexton::actors::queue::{
 };
 use sexton::clock::Timestamp;
 use sexton::refusal::Reason;
+use sexton_api::list::{After, Limit};
 
 /// The phases, with their names in metrics and on pages.
 pub(crate) const PHASES: [(&str, Phase); 7] = [
@@ -110,7 +111,6 @@ pub(crate) struct QueueFilter {
     #[serde(default)]
     limit: Limit,
     /// The value of `next` in the previous answer, to get the page that follows.
-    #[schemars(with = "Option<String>", regex(pattern = "^[0-9]{1,10}$"))]
     after: Option<After>,
 }
 
@@ -164,7 +164,7 @@ pub(crate) struct Queue {
 pub(crate) struct Queues {
     queues: Vec<Written<Queue>>,
     /// The value to pass as `after` in the next request, with the same filter; null on the last page.
-    next: Option<String>,
+    next: Option<After>,
 }
 
 /// Returns up to `limit` queues, and where to continue.
@@ -216,7 +216,6 @@ pub(crate) struct JobFilter {
     #[serde(default)]
     limit: Limit,
     /// The value of `next` in the previous answer, to get the page that follows.
-    #[schemars(with = "Option<String>", regex(pattern = "^[0-9]{1,10}$"))]
     after: Option<After>,
 }
 
@@ -224,7 +223,7 @@ pub(crate) struct JobFilter {
 pub(crate) struct Jobs {
     jobs: Vec<Written<Job>>,
     /// The value to pass as `after` in the next request, with the same filter; null on the last page.
-    next: Option<String>,
+    next: Option<After>,
 }
 
 /// Returns up to `limit` jobs, and where to continue.

@@ -145,6 +145,9 @@ impl<T: Serialize + JsonSchema> IntoAnswer for Large<T> {
     }
 }
 
+/// A list of items that are already written as JSON, in place of the answer `A`.
+pub(crate) trait Listed<A> {}
+
 /// An answer that is not JSON.
 impl IntoAnswer for HttpResponse {
     fn into_answer(self) -> Result<HttpResponse, Problem> {
@@ -186,6 +189,19 @@ impl Route {
                 Self::post_once(path, required, act, docs, refusals)
             }
         }
+    }
+
+    /// Creates the route of a request whose answer is a list, which the function writes itself, item by item.
+    pub(crate) fn of_list<R, L>(
+        read: impl AsyncFn(&Call, R) -> Result<Large<L>, Problem> + Clone + 'static,
+    ) -> Self
+    where
+        R: Request + JsonSchema + 'static,
+        L: Serialize + JsonSchema + Listed<R::Answer>,
+    {
+        let api::Route { path, scope, docs, refusals, .. } = R::ROUTE;
+        let read = async move |call: &Call, it: Asked<R>| read(call, it.0).await;
+        Self::get(path, scope, read, docs, refusals)
     }
 
     /// Creates a read-only route, for GET and HEAD.

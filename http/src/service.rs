@@ -5,7 +5,7 @@
 
 use crate::call::Call;
 use crate::problem::Problem;
-use crate::process_shown::{Failed, lost, signal};
+use crate::process_shown::{self, lost, signal};
 use crate::route::{Body, Docs, Json, Query, Route};
 use crate::schema::Number;
 use crate::scope::Scope;
@@ -16,6 +16,7 @@ use sexton::clock::{Date, Timestamp};
 use sexton::handle::{ProcessError, Services};
 use sexton::refusal::Reason;
 use sexton::text;
+use sexton_api::process::Failed;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -299,7 +300,7 @@ impl LastEnd {
             code: last.end.and_then(sexton::actors::process::End::code),
             signal: signal(last.end).0,
             lost: lost(last.end),
-            failure: last.failure.map(Failed::from),
+            failure: last.failure.as_ref().map(process_shown::failed),
             stopped_by: last.stopped_by.map(Cause::name),
         }
     }

@@ -6,7 +6,7 @@
 
 use crate::call::Call;
 use crate::problem::Problem;
-use crate::process::Launch;
+use crate::process::launching;
 use crate::route::{Body, Docs, Json, Route};
 use crate::schema::Number;
 use crate::scope::Scope;
@@ -19,6 +19,7 @@ use sexton::actors::lock::Name;
 use sexton::clock::Date;
 use sexton::handle::Fault;
 use sexton::refusal::Reason;
+use sexton_api::process::Launch;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -234,13 +235,13 @@ impl Add {
 
 async fn add(call: &Call, Body(asked): Body<Add>) -> Result<Json<Task>, Problem> {
     let terms = asked.terms(call).await?;
-    let cleanup = asked.cleanup.map(Launch::launching).transpose()?;
+    let cleanup = asked.cleanup.map(launching).transpose()?;
     let adding = NewTask {
         work: asked.work,
         group: asked.group,
         name: asked.name,
         priority: asked.priority.into(),
-        command: Arc::new(asked.launch.launching()?),
+        command: Arc::new(launching(asked.launch)?),
         cleanup: cleanup.map(Arc::new),
         terms,
         not_ready: asked.not_ready,

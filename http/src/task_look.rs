@@ -3,10 +3,9 @@
 //! `docs/tasks.md`).
 
 use crate::call::Call;
-use crate::listing::{Limit, Listing, Written};
+use crate::listing::{Listing, Written};
 use crate::problem::Problem;
 use crate::route::{Docs, Json, Large, Query, Route};
-use crate::schema::TaskNames;
 use crate::scope::Scope;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,6 +20,8 @@ use sexton::handle::failure_words;
 use sexton::ids::{ProcessId, Token};
 use sexton::refusal::Reason;
 use sexton::text;
+use sexton_api::list::Limit;
+use sexton_api::name::TaskNames;
 
 pub(crate) fn routes() -> Vec<Route> {
     use Reason::{Absent, Failed};

@@ -5,7 +5,7 @@ use crate::call::Call;
 use crate::lease::turn_of;
 use crate::problem::Problem;
 use crate::route::{Body, Docs, Json, Query, Route};
-use crate::schema::{GroupName, Number, ServerName};
+use crate::schema::Number;
 use crate::scope::Scope;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,6 +18,7 @@ use sexton::clock::{Offset, Timestamp};
 use sexton::handle::TaskError;
 use sexton::ids::ProcessId;
 use sexton::refusal::Reason;
+use sexton_api::name::{GroupName, ServerName};
 
 /// The path to which inventories are posted. It accepts larger requests than most paths.
 pub(crate) const INVENTORY: &str = "/v1/servers/inventory";

@@ -6,7 +6,6 @@ use crate::call::Call;
 use crate::problem::Problem;
 use crate::process_shown::Stream;
 use crate::route::{Docs, Json, Query, Route};
-use crate::schema::TaskNames;
 use crate::scope::Scope;
 use crate::task_look::{Finished, TaskQuery};
 use schemars::JsonSchema;
@@ -18,6 +17,7 @@ use sexton::clock::Timestamp;
 use sexton::handle::failure_words;
 use sexton::ids::{ProcessId, Token};
 use sexton::refusal::Reason;
+use sexton_api::name::TaskNames;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![Route::get(

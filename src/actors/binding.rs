@@ -11,6 +11,7 @@
 use crate::ids::{ActorId, ProcessId};
 use crate::spine::effect::To;
 use serde::{Deserialize, Serialize};
+use sexton_api::binding::Extent;
 use std::fmt;
 
 /// How long a right that is bound to a process lasts.
@@ -24,6 +25,24 @@ pub enum Until {
     Process,
     /// Until the whole tree has ended: the process, everything it started, and every process whose record is a descendant of its record.
     Tree,
+}
+
+impl From<Extent> for Until {
+    fn from(extent: Extent) -> Self {
+        match extent {
+            Extent::Process => Self::Process,
+            Extent::Tree => Self::Tree,
+        }
+    }
+}
+
+impl From<Until> for Extent {
+    fn from(until: Until) -> Self {
+        match until {
+            Until::Process => Self::Process,
+            Until::Tree => Self::Tree,
+        }
+    }
 }
 
 /// The binding of a right to a process: the right ends when the process, or its whole tree, has ended.

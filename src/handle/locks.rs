@@ -5,8 +5,8 @@
 
 use crate::actors::binding::Binding;
 use crate::actors::lock::{
-    Contended, EntryView, LinePosition, LockMachine, Message, Name, Query, Ranking, Refused, Reply,
-    Selection, Tie, Watch,
+    Contended, EntryView, LinePosition, LockMachine, Message, Name, NameTooLong, Query, Ranking,
+    Refused, Reply, Selection, Tie, Watch,
 };
 use crate::handle::unexpected::{reason_of, unexpected};
 use crate::ids::{RequestKey, Slot, Token};
@@ -32,7 +32,7 @@ impl Entry {
     ///
     /// # Errors
     /// Returns an error if a name is longer than [`Name::BYTES_MAX`] bytes.
-    pub fn new(key: &str, owner: &str) -> Result<Self, serde::de::value::Error> {
+    pub fn new(key: &str, owner: &str) -> Result<Self, NameTooLong> {
         Ok(Self { key: key.try_into()?, index: Name::default(), owner: owner.try_into()? })
     }
 }

@@ -434,7 +434,7 @@ fn a_lease_is_forgotten_when_its_pass_is_proved_gone() {
     let said = passes.tree.run(&["lease", "reset", "k"]);
     assert_eq!(said.status, 1, "{said:?}");
     let said = passes.tree.well(&["lease", "reset", "k", "--force"]);
-    assert_eq!(said, "forgotten\n");
+    assert_eq!(said, "deleted\n");
     let lives = Path::new("/proc").join(pid.as_raw_nonzero().to_string());
     assert!(!lives.exists(), "it was stopped first");
     assert_eq!(passes.tree.run(&["lease", "show", "k"]).status, 1);

@@ -178,7 +178,6 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
         "src/actors/lock/message.rs",
         &[
             "actors::binding",
-            "actors::lock::name",
             "actors::lock::part",
             "spine::effect",
             "spine::machine::Refusal",
@@ -186,8 +185,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
             "ids",
         ],
     ),
-    ("src/actors/lock/name.rs", &["text"]),
-    ("src/actors/lock/part.rs", &["actors::lock::name", "ids"]),
+    ("src/actors/lock/part.rs", &["ids"]),
     ("src/protocols/", &["actors::queue::QueueName", "kernel::file", "kernel::socket"]),
     // The requests that a node accepts do not depend on protocols, nor does the code that opens a node.
     (

@@ -62,14 +62,7 @@ impl Answer {
 
     /// Parses the body as JSON.
     pub(crate) fn json(&self) -> Result<Value, Failure> {
-        self.read()
-    }
-
-    /// Parses the body as JSON of this type.
-    pub(super) fn read<T: DeserializeOwned>(&self) -> Result<T, Failure> {
-        serde_json::from_str(&self.body).map_err(|error| {
-            Failure::unreachable(format!("failed to read the coordinator's answer: {error}"))
-        })
+        read(&self.body)
     }
 
     /// Returns the reason if this is a refusal by the coordinator. Returns `None` if the status is 200, or if the reason is missing, is
@@ -118,6 +111,13 @@ impl Answer {
     pub(crate) fn is_refused_as(&self, reason: Reason) -> bool {
         self.refusal() == Some(reason)
     }
+}
+
+/// Parses a body as JSON of this type.
+pub(super) fn read<T: DeserializeOwned>(body: &str) -> Result<T, Failure> {
+    serde_json::from_str(body).map_err(|error| {
+        Failure::unreachable(format!("failed to read the coordinator's answer: {error}"))
+    })
 }
 
 /// Returns the value of a field as text; `None` if it is neither text nor a number.

@@ -158,12 +158,18 @@ pub(crate) fn drawn() -> io::Result<u128> {
     Ok(u128::from_le_bytes(chance))
 }
 
+/// Returns a new idempotency key.
+pub(super) fn new_key() -> Result<String, Failure> {
+    let drawn = drawn();
+    drawn
+        .map(|drawn| format!("{drawn:032x}"))
+        .map_err(|error| Failure::unreachable(format!("failed to read random numbers: {error}")))
+}
+
 /// Posts a request that changes something: with a new idempotency key, as [`send_once`] does. A command that uses this has the effect that it
 /// reports, no matter when the coordinator is killed, and has it once.
 pub(crate) fn change(target: &Target, path: &str, fields: Fields) -> Result<Answer, Failure> {
-    let drawn = drawn()
-        .map_err(|error| Failure::unreachable(format!("failed to read random numbers: {error}")))?;
-    let key = format!("{drawn:032x}");
+    let key = new_key()?;
     let answer = send_once(target, path, fields.clone(), &key)?;
     if answer.status == 400 && answer.field().as_deref() == Some("Idempotency-Key") {
         // The path accepts no keys, because a repetition of its requests changes nothing.

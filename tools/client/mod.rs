@@ -21,4 +21,4 @@ pub(crate) use ask::{
     Outage, change, drawn, follow, get, instant, look, rest, send, send_once, send_within,
 };
 pub(crate) use target::{Target, Where, resolved};
-pub(crate) use typed::{Answered, request};
+pub(crate) use typed::{Answered, Reply, ask, request, wait};

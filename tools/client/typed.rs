@@ -1,20 +1,95 @@
 //! Requests by their types: see `sexton_api`.
 
-use crate::client::answer::{Fields, with_query};
-use crate::client::ask;
+use crate::client::answer::{Answer, Fields, read, with_query};
+use crate::client::ask::{look, new_key, once, send, send_once};
 use crate::client::target::Target;
 use crate::report::Failure;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
+use sexton_api::fields;
 use sexton_api::refusal::Reason;
-use sexton_api::request::{Input, Method, Request};
+use sexton_api::request::{Input, Method, Repeat, Request};
+use std::marker::PhantomData;
 use std::time::Duration;
 
-/// The answer to a request.
+/// The answer to a request that was carried out.
 pub(crate) struct Answered<A> {
     /// What it says.
     pub(crate) value: A,
     /// The answer as it arrived, for `--json`: a newer coordinator may say more than this program knows of.
     pub(crate) body: String,
+}
+
+impl<A> Answered<A> {
+    /// Reads the answer as another type, such as one that keeps items as they arrived.
+    pub(crate) fn raw<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+        read(&self.body)
+    }
+}
+
+/// The answer to a request, or its refusal.
+pub(crate) struct Reply<A> {
+    answer: Answer,
+    of: PhantomData<fn() -> A>,
+}
+
+impl<A: DeserializeOwned> Reply<A> {
+    const fn new(answer: Answer) -> Self {
+        Self { answer, of: PhantomData }
+    }
+
+    /// Returns whether the request was carried out.
+    pub(crate) const fn is_success(&self) -> bool {
+        self.answer.status == 200
+    }
+
+    /// Returns whether this is a refusal for `reason`.
+    pub(crate) fn is_refused_as(&self, reason: Reason) -> bool {
+        self.answer.is_refused_as(reason)
+    }
+
+    /// Replaces the detail of a refusal.
+    pub(crate) fn with_detail(self, detail: String) -> Self {
+        Self::new(self.answer.with_detail(detail))
+    }
+
+    /// Returns the answer as it arrived.
+    pub(crate) fn body(&self) -> &str {
+        &self.answer.body
+    }
+
+    /// Returns the answer. If the request was refused, fails as `refused` says.
+    pub(crate) fn success(
+        self,
+        refused: impl FnOnce(Value) -> Failure,
+    ) -> Result<Answered<A>, Failure> {
+        if !self.is_success() {
+            return Err(refused(self.answer.json()?));
+        }
+        Ok(Answered { value: read(&self.answer.body)?, body: self.answer.body })
+    }
+}
+
+/// Sends a request. One that a repetition would carry out twice has a new idempotency key, and is repeated while the coordinator restarts or
+/// too many requests are waiting.
+pub(crate) fn ask<R: Request>(target: &Target, asked: &R) -> Result<Reply<R::Answer>, Failure> {
+    let (path, fields) = (R::ROUTE.path, fields::of(asked));
+    let answer = match (R::ROUTE.method, R::ROUTE.repeat) {
+        (Method::Get, _) => look(target, path, &fields),
+        (Method::Post, Repeat::Freely) => send(target, path, fields, 0),
+        (Method::Post, Repeat::WithKey) => send_once(target, path, fields, &new_key()?),
+    };
+    answer.map(Reply::new)
+}
+
+/// Sends a request that may take `wait` seconds, in its field `wait`. It is repeated for that long while the coordinator restarts or too many
+/// requests are waiting.
+pub(crate) fn wait<R: Request>(
+    target: &Target,
+    asked: &R,
+    wait: u64,
+) -> Result<Reply<R::Answer>, Failure> {
+    send(target, R::ROUTE.path, fields::of(asked), wait).map(Reply::new)
 }
 
 /// Sends a request once, and waits at most `patience` for the answer. If the request is refused, fails with the advice for its reason in
@@ -25,7 +100,7 @@ pub(crate) fn request<R: Request>(
     patience: Duration,
     helps: &[(Reason, &'static str)],
 ) -> Result<Answered<R::Answer>, Failure> {
-    let fields = fields_of(asked);
+    let fields: Fields = fields::of(asked);
     let (path, body) = match R::ROUTE.input {
         Input::Nothing => (R::ROUTE.path.to_owned(), String::new()),
         Input::Query => (with_query(R::ROUTE.path, &fields), String::new()),
@@ -35,19 +110,6 @@ pub(crate) fn request<R: Request>(
         Method::Get => "GET",
         Method::Post => "POST",
     };
-    let answer = ask::once(target, (method, &path, &body), patience)?;
-    if answer.status != 200 {
-        return Err(Failure::refused(&answer.json()?, helps));
-    }
-    Ok(Answered { value: answer.read()?, body: answer.body })
-}
-
-/// Returns the fields of a request as they are sent, without those that it leaves out.
-fn fields_of(asked: &impl Request) -> Fields {
-    let fields = serde_json::to_value(asked).expect("a request should be written as JSON");
-    let Value::Object(mut fields) = fields else {
-        unreachable!("a request has fields");
-    };
-    fields.retain(|_, value| !value.is_null());
-    fields
+    let reply = Reply::new(once(target, (method, &path, &body), patience)?);
+    reply.success(|said| Failure::refused(&said, helps))
 }

@@ -1,16 +1,18 @@
 //! The subcommands of `sexton lease`, and the requests they make.
 
-use crate::client::{Fields, Where, fields};
+use crate::client::{self, Where};
 use crate::lease::page;
-use crate::lease::request::{ClientOptions, WAIT_MAX};
+use crate::lease::request::{ClientOptions, HELPS, WAIT_MAX};
 use crate::lease::run::Run;
 use crate::lease::set::Set;
-use crate::lock::{name, put};
-use crate::report::{Failure, tell};
+use crate::lock::name;
+use crate::report::{Failure, print, tell};
 use crate::span::{SPAN, seconds};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use sexton::actors::lock::Name;
+use sexton_api::lease::{self as api, Check, Get, Import, Leases, List, Reset};
+use sexton_api::name::Name;
+use sexton_api::value::Number;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -148,127 +150,101 @@ pub(super) struct LeaseSelector {
     pub(super) name: Name,
 }
 
-impl LeaseSelector {
-    /// Returns the fields of a request about this lease.
-    pub(super) fn fields(&self) -> Fields {
-        let mut fields = Fields::new();
-        put(&mut fields, "name", &self.name);
-        fields
-    }
-}
-
 impl Lease {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let options = ClientOptions { target: self.at.target()?, json: self.json };
         match self.action {
             Action::Run(run) => run.run(&options),
             Action::Set(set) => set.run(&options),
-            Action::Show { which } => {
-                let lease = options.look("/lease", &which.fields())?;
-                options.tell(&lease, page::whole)
+            Action::Show { which: LeaseSelector { name } } => {
+                options.tell(&options.ask(&Get { name })?, page::whole)
             }
-            Action::List { prefix, limit } => options.list(prefix.as_ref(), limit),
-            Action::Check { which } => options.check(&which),
-            Action::Enable { which } => options.disable(&which, false),
-            Action::Disable { which } => options.disable(&which, true),
-            Action::Import { which, text } => {
-                let mut asked = which.fields();
-                asked.insert("text".to_owned(), text.into());
-                let lease = options.act("import", asked)?;
-                options.tell(&lease, page::whole)
+            Action::List { prefix, limit } => options.list(prefix.unwrap_or_default(), limit),
+            Action::Check { which } => options.check(which.name),
+            Action::Enable { which } => options.disable(which.name, false),
+            Action::Disable { which } => options.disable(which.name, true),
+            Action::Import { which: LeaseSelector { name }, text } => {
+                options.tell(&options.ask(&Import { name, text })?, page::whole)
             }
-            Action::Reset { which, force, wait } => {
-                let mut asked = which.fields();
-                asked.extend(fields([("force", force.into())]));
-                options.reset(asked, if force { wait } else { 0 })
-            }
+            Action::Reset { which, force, wait } => options.reset(which.name, force, wait),
         }
     }
 }
 
 impl ClientOptions {
-    fn check(&self, which: &LeaseSelector) -> Result<(), Failure> {
-        let body = self.look("/check", &which.fields())?;
+    fn check(&self, name: Name) -> Result<(), Failure> {
+        let answer = self.ask(&Check { name: name.clone() })?;
         if self.json {
-            self.tell(&body, |_| String::new())?;
+            print(&answer.body)?;
         }
-        if body.pointer("/exists") == Some(&false.into()) {
-            let name = which.name.to_text();
+        if !answer.value.exists {
+            let name = name.to_text();
             tell(&format!(
                 "there is no lease {name} yet: the first request for a pass creates it; `sexton lease list` shows the leases"
             ));
         }
-        match body.pointer("/wanted").and_then(Value::as_bool) {
-            Some(true) => Ok(()),
-            // The exit status is the answer; in a script, a message would be in the way.
-            _ => Err(Failure::of_command(1, "")),
-        }
+        // The exit status is the answer; in a script, a message would be in the way.
+        if answer.value.wanted { Ok(()) } else { Err(Failure::of_command(1, "")) }
     }
 
     /// Returns whether the lease exists.
-    pub(super) fn exists(&self, which: &LeaseSelector) -> Result<bool, Failure> {
-        let body = self.look("/check", &which.fields())?;
-        Ok(body.pointer("/exists") != Some(&false.into()))
+    pub(super) fn exists(&self, name: &Name) -> Result<bool, Failure> {
+        self.ask(&Check { name: name.clone() }).map(|it| it.value.exists)
     }
 
-    fn disable(&self, which: &LeaseSelector, disabled: bool) -> Result<(), Failure> {
-        let mut asked = which.fields();
-        asked.extend(fields([("disabled", disabled.into())]));
-        let existed = self.exists(which)?;
-        let lease = self.act("set", asked)?;
+    fn disable(&self, name: Name, disabled: bool) -> Result<(), Failure> {
+        let existed = self.exists(&name)?;
+        let shown = name.to_text();
+        let answer = self.ask(&api::Set { disabled: Some(disabled), ..api::Set::of(name) })?;
         if !existed {
             // A lease may be disabled before its first request, but the name may also be misspelled.
-            let name = which.name.to_text();
             tell(&format!(
-                "there was no lease {name} until now: it has been created; `sexton lease list` shows the leases"
+                "there was no lease {shown} until now: it has been created; `sexton lease list` shows the leases"
             ));
         }
         let words = if disabled { "disabled\n" } else { "enabled\n" };
-        self.tell(&lease, |_| words.to_owned())
+        self.tell(&answer, |_| words.to_owned())
     }
 
-    fn reset(&self, mut asked: Fields, wait: u64) -> Result<(), Failure> {
-        asked.insert("wait".to_owned(), wait.into());
+    /// Deletes a lease. With `force`, waits for at most `wait` seconds until none of its pass's processes is left.
+    fn reset(&self, name: Name, force: bool, wait: u64) -> Result<(), Failure> {
+        let wait = if force { wait } else { 0 };
         // Sent only once, even if the coordinator restarts: the first request may have been carried out.
         let patience = Duration::from_secs(wait + 15);
-        let body = self.act_once("reset", asked, patience)?;
-        if body.pointer("/gone") == Some(&true.into()) {
-            return self.tell(&body, |_| "forgotten\n".to_owned());
+        let asked = Reset { name, force, wait: Number(wait) };
+        let answer = client::request(&self.target, &asked, patience, HELPS)?;
+        if answer.value.gone {
+            return self.tell(&answer, |_| "deleted\n".to_owned());
         }
         let words = "timed out waiting: the pass is being stopped, but some of its processes are still alive";
         Err(Failure::found(words))
     }
 
-    fn list(&self, prefix: Option<&Name>, limit: u64) -> Result<(), Failure> {
-        let mut leases: Vec<Value> = Vec::new();
-        let mut next = Value::Null;
+    fn list(&self, prefix: Name, limit: u64) -> Result<(), Failure> {
+        let (mut leases, mut written) = (Vec::new(), Vec::new());
+        let mut asked = List { prefix, ..List::default() };
         loop {
             let left = limit - leases.len() as u64;
-            let mut query = fields([("limit", left.min(PAGE).to_string().into())]);
-            if let Some(prefix) = prefix {
-                put(&mut query, "prefix", prefix);
+            asked.limit = Number(u32::try_from(left.min(PAGE)).unwrap_or(u32::MAX));
+            let page = self.ask(&asked)?;
+            if self.json {
+                written.extend(page.raw::<Leases<Value>>()?.leases);
             }
-            if !next.is_null() {
-                query.insert("after".to_owned(), next);
-            }
-            let mut body = self.look("", &query)?;
-            next = body.get_mut("next").map_or(Value::Null, Value::take);
-            if let Some(Value::Array(found)) = body.get_mut("leases").map(Value::take) {
-                leases.extend(found);
-            }
-            if next.is_null() || leases.len() as u64 >= limit {
+            leases.extend(page.value.leases);
+            asked.after = page.value.next;
+            if asked.after.is_none() || leases.len() as u64 >= limit {
                 break;
             }
         }
-        let is_more = !next.is_null();
-        let body = json!({ "leases": leases, "next": next });
-        self.tell(&body, |_| {
-            let mut page = page::list(&leases);
-            if is_more {
-                writeln!(page, "there are more: --limit is {limit}")
-                    .expect("writing to memory should not fail");
-            }
-            page
-        })
+        let next = asked.after;
+        if self.json {
+            return print(&format!("{}\n", json!({ "leases": written, "next": next })));
+        }
+        let mut page = page::list(&leases);
+        if next.is_some() {
+            writeln!(page, "there are more: --limit is {limit}")
+                .expect("writing to memory should not fail");
+        }
+        print(&page)
     }
 }

@@ -15,4 +15,6 @@ mod run;
 mod set;
 
 pub(crate) use command::Lease;
+#[cfg(test)]
+pub(crate) use page::tests as samples;
 pub(crate) use page::{active_row, active_table};

@@ -1,13 +1,14 @@
 //! Requests about leases, and their answers.
 
-use crate::client::{self, Fields, Target};
-use crate::report::{Failure, print_answer};
+use crate::client::{self, Answered, Target};
+use crate::report::{Failure, print};
 use serde_json::Value;
-use sexton::refusal::Reason;
-use std::time::Duration;
+use sexton_api::lease::{Lease, Wait};
+use sexton_api::refusal::Reason;
+use sexton_api::request::Request;
 
 /// The advice on a refusal, by its reason.
-const HELPS: &[(Reason, &str)] = &[
+pub(super) const HELPS: &[(Reason, &str)] = &[
     (
         Reason::Absent,
         "`sexton lease list` shows the leases; `sexton lease run` or `sexton lease set` creates the lease",
@@ -34,49 +35,28 @@ pub(super) struct ClientOptions {
 }
 
 impl ClientOptions {
-    /// Posts a request that changes something, once even if it has to be repeated, and returns the answer.
-    pub(super) fn act(&self, what: &str, fields: Fields) -> Result<Value, Failure> {
-        let path = format!("/v1/leases/{what}");
-        client::change(&self.target, &path, fields)?.success(HELPS)
+    /// Sends a request, once even if it has to be repeated, and returns the answer.
+    pub(super) fn ask<R: Request>(&self, asked: &R) -> Result<Answered<R::Answer>, Failure> {
+        client::ask(&self.target, asked)?.success(refused)
     }
 
-    /// Posts a request that waits for at most `wait` seconds and changes nothing, and returns the answer.
-    pub(super) fn wait(&self, fields: Fields, wait: u64) -> Result<Value, Failure> {
-        client::send(&self.target, "/v1/leases/wait", fields, wait)?.success(HELPS)
-    }
-
-    /// Posts a request and returns the answer, or `None` if the lease does not exist.
-    pub(super) fn try_act(&self, what: &str, fields: Fields) -> Result<Option<Value>, Failure> {
-        let path = format!("/v1/leases/{what}");
-        let answer = client::change(&self.target, &path, fields)?;
-        if answer.is_refused_as(Reason::Absent) {
-            return Ok(None);
-        }
-        answer.success(HELPS).map(Some)
-    }
-
-    /// Posts a request once, and waits at most `patience` for the answer.
-    pub(super) fn act_once(
-        &self,
-        what: &str,
-        fields: Fields,
-        patience: Duration,
-    ) -> Result<Value, Failure> {
-        client::send_within(&self.target, &format!("/v1/leases/{what}"), fields, patience)?
-            .success(HELPS)
-    }
-
-    /// Gets the path `/v1/leases` followed by `what`, with `query` as the query string.
-    pub(super) fn look(&self, what: &str, query: &Fields) -> Result<Value, Failure> {
-        client::look(&self.target, &format!("/v1/leases{what}"), query)?.success(HELPS)
+    /// Waits for at most `asked.wait` seconds, and returns the lease.
+    pub(super) fn wait(&self, asked: &Wait) -> Result<Lease, Failure> {
+        let reply = client::wait(&self.target, asked, asked.wait.0)?;
+        reply.success(refused).map(|it| it.value)
     }
 
     /// Prints an answer, as JSON or formatted by `page`.
-    pub(super) fn tell(
+    pub(super) fn tell<A>(
         &self,
-        body: &Value,
-        page: impl FnOnce(&Value) -> String,
+        answer: &Answered<A>,
+        page: impl FnOnce(&A) -> String,
     ) -> Result<(), Failure> {
-        print_answer(self.json, body, page)
+        if self.json { print(&answer.body) } else { print(&page(&answer.value)) }
     }
+}
+
+/// Converts a refusal to a failure.
+pub(super) fn refused(said: Value) -> Failure {
+    Failure::refused(&said, HELPS)
 }

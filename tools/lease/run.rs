@@ -5,17 +5,24 @@
 //! killed at any time. The command gets this process's streams and environment, together called the *parcel*. Until the launch, the keeper
 //! (the process that launches commands for the coordinator) holds the parcel, but only as long as this process runs.
 
-use crate::client::{Fields, fields, rest};
+use crate::client::{self, fields, rest};
 use crate::lease::command::LeaseSelector;
-use crate::lease::request::{ClientOptions, WAIT_MAX};
+use crate::lease::request::{ClientOptions, HELPS, WAIT_MAX, refused};
 use crate::lease::set::{log_file, max_run, period};
+use crate::lock::put;
 use crate::process::attached::{self, Foreground, HandoverError, HeldParcel};
 use crate::process::{self, PARENT, detached, here, outcome, plain, variables};
-use crate::report::{Failure, tell};
+use crate::report::{Failure, print_answer, tell};
 use crate::span::SPAN;
 use crate::text::{required, words};
 use clap::Args;
 use serde_json::Value;
+use sexton_api::ids::Token;
+use sexton_api::lease::{Get, Lease, Pass, Wait, Withdraw};
+use sexton_api::name::Name;
+use sexton_api::process::Launch;
+use sexton_api::refusal::Reason;
+use sexton_api::value::Number;
 use std::ffi::OsString;
 use std::process::Command;
 use std::thread::Builder;
@@ -118,10 +125,10 @@ impl Run {
         let processes =
             process::ClientOptions { target: options.target.clone(), json: options.json };
         if self.no_lease {
-            let mut launch = launch.ok_or_else(|| Failure::usage("--no-lease needs a command"))?;
-            launch.extend(fields([("parent", self.parent.clone().into())]));
+            let launch = launch.ok_or_else(|| Failure::usage("--no-lease needs a command"))?;
+            let launch = Launch { parent: self.parent.clone(), ..launch };
             if self.detach {
-                return detached(&processes, launch);
+                return detached(&processes, &launch);
             }
             let name = self.name();
             return attached::run(&processes, launch, |_| {}, &|record| outcome(record, &name));
@@ -129,11 +136,11 @@ impl Run {
         match launch {
             Some(launch) if !self.detach => self.foreground(options, &processes, launch),
             None => {
-                let body = options.act("run", self.asked(None)?);
+                let body = self.request(options, None);
                 self.answered(options, &body.map_err(|failure| self.without_command(failure))?)
             }
             launch @ Some(_) => {
-                let body = options.act("run", self.asked(launch)?)?;
+                let body = self.request(options, launch)?;
                 self.answered(options, &body)
             }
         }
@@ -162,28 +169,28 @@ impl Run {
         Ok(status.success())
     }
 
-    /// Returns the fields of a request to launch the command, or `None` if the command line has no command.
-    fn launch(&self) -> Result<Option<Fields>, Failure> {
+    /// Returns the launch of the command, or `None` if the command line has no command.
+    fn launch(&self) -> Result<Option<Launch>, Failure> {
         if self.command.is_empty() {
             return Ok(None);
         }
         let dir = here()?.join(self.dir.as_deref().unwrap_or_default());
-        let mut launch = plain(&self.command, self.allow_secrets, &dir)?;
-        launch.extend(fields([("env", variables(&self.env)?.into())]));
-        Ok(Some(launch))
+        let env = variables(&self.env)?;
+        Ok(Some(Launch { env, ..plain(&self.command, self.allow_secrets, &dir)? }))
     }
 
-    fn asked(&self, launch: Option<Fields>) -> Result<Fields, Failure> {
-        let mut asked = self.which.fields();
+    /// Requests a pass, and returns the answer.
+    fn request(&self, options: &ClientOptions, launch: Option<Launch>) -> Result<Value, Failure> {
         let log = self.logfile.as_deref().map(log_file).transpose()?;
-        asked.extend(fields([
-            ("launch", launch.into()),
+        let mut asked = fields([
+            ("launch", launch.as_ref().map(sexton_api::fields::of).into()),
             ("period_ms", self.period.into()),
             ("no_delay", self.no_delay.into()),
             ("logfile", log.into()),
             ("max_run_ms", self.limit.into()),
-        ]));
-        Ok(asked)
+        ]);
+        put(&mut asked, "name", &self.which.name);
+        client::change(&options.target, "/v1/leases/run", asked)?.success(HELPS)
     }
 
     /// Returns the name of the command's program for messages, or an empty string if the command line has no command.
@@ -197,7 +204,7 @@ impl Run {
         if !options.json && self.report_refusal(body) {
             return Ok(());
         }
-        options.tell(body, |body| match words(body, "/turn").as_str() {
+        print_answer(options.json, body, |body| match words(body, "/turn").as_str() {
             "current" => format!("runs: {}\n", words(body, "/process/id")),
             "next" => "next: the command runs when its turn comes\n".to_owned(),
             other => format!("{other}\n"),
@@ -229,20 +236,20 @@ impl Run {
         &self,
         options: &ClientOptions,
         processes: &process::ClientOptions,
-        mut launch: Fields,
+        mut launch: Launch,
     ) -> Result<(), Failure> {
         // Catch signals before the request is made: from here on, a signal either withdraws the request or is sent to its command.
         let mut foreground = Foreground::listen()?;
         let handed = match HeldParcel::over(processes, &foreground, true) {
             Ok(handed) => {
-                launch.insert("parcel".to_owned(), handed.ticket().into());
+                launch.parcel = Some(handed.ticket());
                 Ok(handed)
             }
             // The keeper refused the parcel: make the request without it rather than fail.
             Err(HandoverError::Refused(reason)) => Err(reason),
             Err(other) => return Err(other.into()),
         };
-        let body = options.act("run", self.asked(Some(launch))?)?;
+        let body = self.request(options, Some(launch))?;
         if self.report_refusal(&body) {
             return Ok(());
         }
@@ -251,16 +258,12 @@ impl Run {
                 "{reason}: the command runs without this process's streams and environment; its output goes to files"
             ));
         }
-        let place = body.pointer("/place").and_then(Value::as_u64);
-        let place = place
-            .ok_or_else(|| Failure::unreachable("the coordinator's answer has no position"))?;
+        let place = Token(required(&body, "/place")?);
         let lease = body.pointer("/lease").cloned().unwrap_or_default();
-        let turn = Turn {
-            options: options.clone(),
-            which: self.which.fields(),
-            name: self.which.name.to_text(),
-            place,
-        };
+        let lease: Lease = serde_json::from_value(lease).map_err(|error| {
+            Failure::unreachable(format!("failed to read the coordinator's answer: {error}"))
+        })?;
+        let turn = Turn { options: options.clone(), name: self.which.name.clone(), place };
         let (id, signals) = turn.awaited(&mut foreground, lease)?;
         drop(handed);
         for signal in signals {
@@ -284,12 +287,10 @@ impl Run {
 #[derive(Clone)]
 struct Turn {
     options: ClientOptions,
-    /// The fields that name the lease.
-    which: Fields,
-    /// The lease's name, for messages.
-    name: String,
+    /// The lease's name.
+    name: Name,
     /// The number by which the coordinator knows the request. A pass that began after it has a larger token.
-    place: u64,
+    place: Token,
 }
 
 impl Turn {
@@ -298,7 +299,7 @@ impl Turn {
     fn awaited(
         &self,
         foreground: &mut Foreground,
-        lease: Value,
+        lease: Lease,
     ) -> Result<(String, Vec<i32>), Failure> {
         let (come, mut came) = tokio::sync::oneshot::channel();
         let turn = self.clone();
@@ -325,17 +326,17 @@ impl Turn {
     /// Tries to withdraw the request. If it was withdrawn, prints that and returns `true`. Returns `false` if the request no longer waits:
     /// its pass has begun, or it was dropped.
     fn try_withdraw(&self) -> Result<bool, Failure> {
-        let mut asked = self.which.clone();
-        asked.extend(fields([("place", self.place.into())]));
-        let Some(body) = self.options.try_act("withdraw", asked)? else {
+        let asked = Withdraw { name: self.name.clone(), place: self.place };
+        let reply = client::ask(&self.options.target, &asked)?;
+        if reply.is_refused_as(Reason::Absent) {
             return Ok(false);
-        };
-        let words = if body.pointer("/follows") == Some(&true.into()) {
+        }
+        let words = if reply.success(refused)?.value.follows {
             "request withdrawn, but others rely on a pass, which runs in the background when its turn comes"
         } else {
             "request withdrawn"
         };
-        tell(&format!("{}: {words}", self.name));
+        tell(&format!("{}: {words}", self.name.to_text()));
         Ok(true)
     }
 
@@ -343,8 +344,8 @@ impl Turn {
     /// process, which may be `failed`.
     fn wait_for_relaunch(&self, failed: &str) -> Result<String, Failure> {
         loop {
-            let lease = self.options.look("/lease", &self.which)?;
-            let is_over = lease.pointer("/current/running") != Some(&true.into());
+            let lease = self.options.ask(&Get { name: self.name.clone() })?.value;
+            let is_over = lease.current.as_ref().is_none_or(|it| !it.running);
             let id = self.wait_for_pass(lease)?;
             if is_over || id != failed {
                 return Ok(id);
@@ -355,25 +356,27 @@ impl Turn {
 
     /// Waits until the pass of this request has begun, and returns the id of its process. Fails if the request was dropped, or if another
     /// pass has begun by the time the coordinator answers, so that nothing is known of this one.
-    fn wait_for_pass(&self, mut lease: Value) -> Result<String, Failure> {
-        let is_its = |lease: &Value, path: &str| {
-            lease.pointer(path).and_then(Value::as_u64) == Some(self.place)
-        };
-        while is_its(&lease, "/next/place") {
-            let mut asked = self.which.clone();
-            asked.extend(fields([("begun", (required(&lease, "/begun")? + 1).into())]));
-            lease = self.options.wait(asked, WAIT_MAX)?;
+    fn wait_for_pass(&self, mut lease: Lease) -> Result<String, Failure> {
+        while lease.next.as_ref().is_some_and(|it| it.place == self.place) {
+            lease = self.options.wait(&Wait {
+                name: self.name.clone(),
+                begun: Some(lease.begun + 1),
+                whole: None,
+                ended: None,
+                wait: Number(WAIT_MAX),
+            })?;
         }
-        let id = lease.pointer("/current/process").and_then(Value::as_str);
-        let id = id.filter(|_| is_its(&lease, "/current/place"));
-        id.map(str::to_owned).ok_or_else(|| {
-            let latest = lease.pointer("/current/token").and_then(Value::as_u64);
-            if latest > Some(self.place) {
+        let name = self.name.to_text();
+        match lease.current {
+            Some(Pass { place, process: Some(id), .. }) if place == self.place => Ok(id),
+            Some(latest) if latest.token > self.place => {
                 let words = "it is not known how the pass of this request ended, or whether it began: another pass has begun since";
-                return Failure::of_command(UNKNOWN, format!("{}: {words}", self.name));
+                Err(Failure::of_command(UNKNOWN, format!("{name}: {words}")))
             }
-            let words = "the request was dropped: the lease was disabled or reset";
-            Failure::found(format!("{}: {words}", self.name))
-        })
+            Some(_) | None => {
+                let words = "the request was dropped: the lease was disabled or reset";
+                Err(Failure::found(format!("{name}: {words}")))
+            }
+        }
     }
 }

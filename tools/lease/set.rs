@@ -1,17 +1,15 @@
 //! `sexton lease set`: changes the settings of a lease.
 
-use crate::client::{Fields, fields};
 use crate::lease::command::LeaseSelector;
 use crate::lease::page;
 use crate::lease::request::ClientOptions;
-use crate::lock::shown;
-use crate::process::{command, here, plain, variables};
+use crate::process::{command_line, here, plain, variables};
 use crate::report::Failure;
 use crate::span::milliseconds;
-use crate::text::{number, words};
 use clap::{Args, ValueEnum};
-use serde_json::Value;
-use sexton::actors::lease::Settings;
+use sexton_api::lease::{self as api, Lease, SPAN_MS_MAX};
+use sexton_api::process::Launch;
+use sexton_api::value::Number;
 use std::ffi::OsString;
 
 /// Change a setting of a lease
@@ -79,29 +77,26 @@ enum SettingName {
 
 impl SettingName {
     /// Describes this setting of a lease, in one line.
-    fn show(self, lease: &Value) -> String {
-        let is_on = |path| lease.pointer(path) == Some(&true.into());
-        let switch = |path| if is_on(path) { "on" } else { "off" }.to_owned();
+    fn show(self, lease: &Lease) -> String {
+        let switch = |is_on| if is_on { "on" } else { "off" }.to_owned();
         let or_none = |value: String| match value.as_str() {
             "" | "-" => NONE.to_owned(),
             _ => value,
         };
         let name = self.to_possible_value().expect("every setting should have a name");
         let value = match self {
-            Self::Period => page::exact(number(lease, "/period_ms")),
-            Self::NoDelay => switch("/no_delay"),
-            Self::MaxRun => match number(lease, "/max_run_ms") {
-                none if none == 0 => NONE.to_owned(),
-                span => page::exact(span),
-            },
-            Self::Disabled => switch("/disabled"),
-            Self::Command => or_none(command(lease)),
+            Self::Period => page::exact(lease.period_ms),
+            Self::NoDelay => switch(lease.no_delay),
+            Self::MaxRun if lease.max_run_ms == 0 => NONE.to_owned(),
+            Self::MaxRun => page::exact(lease.max_run_ms),
+            Self::Disabled => switch(lease.disabled),
+            Self::Command => or_none(command_line(lease.command.as_deref().unwrap_or_default())),
             Self::Schedule => match or_none(page::schedule(lease)) {
                 none if none == NONE => none,
-                schedule => format!("{schedule}, due {}", page::date(lease, "/due_at")),
+                schedule => format!("{schedule}, due {}", page::date(lease.due_at)),
             },
-            Self::CatchUp => switch("/catch_up"),
-            Self::Logfile => or_none(words(lease, "/logfile")),
+            Self::CatchUp => switch(lease.catch_up),
+            Self::Logfile => or_none(page::log_file(lease)),
         };
         format!("{} {value}", name.get_name())
     }
@@ -110,7 +105,7 @@ impl SettingName {
 /// Parses the period of a lease, and returns it in milliseconds.
 pub(super) fn period(text: &str) -> Result<u64, String> {
     let ms = milliseconds(text)?;
-    if (1..=Settings::SPAN_MS_MAX).contains(&ms) {
+    if (1..=SPAN_MS_MAX).contains(&ms) {
         Ok(ms)
     } else {
         Err(format!("a period is from 1ms to 366d, not {text:?}"))
@@ -120,7 +115,7 @@ pub(super) fn period(text: &str) -> Result<u64, String> {
 /// Parses the time limit of a lease's passes, and returns it in milliseconds.
 pub(super) fn max_run(text: &str) -> Result<u64, String> {
     let ms = milliseconds(text)?;
-    if ms <= Settings::SPAN_MS_MAX {
+    if ms <= SPAN_MS_MAX {
         Ok(ms)
     } else {
         Err(format!("the time limit of a pass is from 1ms to 366d, or 0 for none, not {text:?}"))
@@ -138,18 +133,17 @@ const NONE: &str = "none";
 
 impl Set {
     pub(super) fn run(self, options: &ClientOptions) -> Result<(), Failure> {
-        let mut asked = self.which.fields();
-        asked.extend(self.setting()?);
-        let existed = options.exists(&self.which)?;
-        let lease = options.act("set", asked)?;
-        options.tell(&lease, |lease| {
-            let (name, setting) = (shown(lease, "name"), self.what.show(lease));
+        let asked = self.setting()?;
+        let existed = options.exists(&self.which.name)?;
+        let answer = options.ask(&asked)?;
+        options.tell(&answer, |lease| {
+            let (name, setting) = (lease.name.name.to_text(), self.what.show(lease));
             let created = if existed { "" } else { " (new lease)" };
             format!("{name}{created}: {setting}\n")
         })
     }
 
-    fn setting(&self) -> Result<Fields, Failure> {
+    fn setting(&self) -> Result<api::Set, Failure> {
         let flag = self.value.iter().filter_map(|it| it.to_str());
         let flag = flag.skip(1).find(|it| it.starts_with("--"));
         if let Some(flag) = flag.filter(|_| self.what != SettingName::Command) {
@@ -163,37 +157,39 @@ impl Set {
                 "--dir, --env and --allow-secrets apply only to the setting `command`",
             ));
         }
+        let mut asked = api::Set::of(self.which.name.clone());
         match self.what {
-            SettingName::Period => Ok(fields([("period_ms", self.span(period)?.into())])),
-            SettingName::MaxRun => Ok(fields([("max_run_ms", self.span(max_run)?.into())])),
-            SettingName::NoDelay => Ok(fields([("no_delay", self.is_on()?.into())])),
-            SettingName::Disabled => Ok(fields([("disabled", self.is_on()?.into())])),
-            SettingName::Logfile if self.value == [NONE] => Ok(fields([("logfile", "".into())])),
-            SettingName::Logfile => Ok(fields([("logfile", log_file(self.one()?)?.into())])),
-            SettingName::CatchUp => Ok(fields([("catch_up", self.is_on()?.into())])),
-            SettingName::Command if self.value == [NONE] => {
-                Ok(fields([("no_launch", true.into())]))
-            }
+            SettingName::Period => asked.period_ms = Some(Number(self.span(period)?)),
+            SettingName::MaxRun => asked.max_run_ms = Some(Number(self.span(max_run)?)),
+            SettingName::NoDelay => asked.no_delay = Some(self.is_on()?),
+            SettingName::Disabled => asked.disabled = Some(self.is_on()?),
+            SettingName::Logfile if self.value == [NONE] => asked.logfile = Some(String::new()),
+            SettingName::Logfile => asked.logfile = Some(log_file(self.one()?)?),
+            SettingName::CatchUp => asked.catch_up = Some(self.is_on()?),
+            SettingName::Command if self.value == [NONE] => asked.no_launch = true,
             SettingName::Command => {
                 let dir = here()?.join(self.dir.as_deref().unwrap_or_default());
-                let mut launch = plain(&self.value, self.allow_secrets, &dir)?;
-                launch.extend(fields([("env", variables(&self.env)?.into())]));
-                Ok(fields([("launch", launch.into())]))
+                let env = variables(&self.env)?;
+                asked.launch =
+                    Some(Launch { env, ..plain(&self.value, self.allow_secrets, &dir)? });
             }
             SettingName::Schedule => {
                 let words = self.words()?;
-                match *words.as_slice() {
-                    [NONE] => Ok(fields([("schedule", "".into())])),
-                    [expression] => Ok(fields([("schedule", expression.into())])),
-                    [expression, zone] => {
-                        Ok(fields([("schedule", expression.into()), ("zone", zone.into())]))
+                let (schedule, zone) = match *words.as_slice() {
+                    [NONE] => ("", None),
+                    [expression] => (expression, None),
+                    [expression, zone] => (expression, Some(zone)),
+                    _ => {
+                        return Err(Failure::usage(
+                            "expected a cron expression as one argument, and optionally a time zone, as in \"0 3 * * *\" Europe/Berlin",
+                        ));
                     }
-                    _ => Err(Failure::usage(
-                        "expected a cron expression as one argument, and optionally a time zone, as in \"0 3 * * *\" Europe/Berlin",
-                    )),
-                }
+                };
+                asked.schedule = Some(schedule.to_owned());
+                asked.zone = zone.map(str::to_owned);
             }
         }
+        Ok(asked)
     }
 
     fn words(&self) -> Result<Vec<&str>, Failure> {

@@ -1,13 +1,13 @@
 //! Formats answers about locks as tables, and converts refusals to failures.
 
-use crate::client::{self, Answer, Fields, Target};
+use crate::client::{self, Target};
 use crate::lock::named::shown;
 use crate::report::Failure;
 use crate::table::Column;
-use crate::text::{number, span, time, words};
+use crate::text::{or_dash, span, time};
 use serde_json::Value;
-use sexton::clock::Timestamp;
-use sexton::refusal::Reason;
+use sexton_api::lock::{Holder, List, Lock};
+use sexton_api::refusal::Reason;
 
 /// The advice on a refusal, by its reason.
 pub(crate) const HELPS: &[(Reason, &str)] = &[
@@ -23,12 +23,6 @@ pub(crate) const HELPS: &[(Reason, &str)] = &[
 /// The advice if the lock did not become free before the wait ended.
 pub(super) const HELD_ON: &str =
     "a longer --wait may help; `sexton lock list KEY` shows who else waits";
-
-/// Returns the answer's body if the status is 200. Otherwise, fails with the refusal.
-pub(super) fn success(answer: &Answer) -> Result<Value, Failure> {
-    let body = answer.json()?;
-    if answer.status == 200 { Ok(body) } else { Err(refused(body)) }
-}
 
 /// Converts a refusal to a failure that names the holder, if the lock is held.
 pub(crate) fn refused(mut body: Value) -> Failure {
@@ -48,18 +42,23 @@ pub(crate) fn refused(mut body: Value) -> Failure {
 /// or last renewed it; if the command has waited, the advice is to wait longer.
 pub(super) fn refused_by_holder(
     target: &Target,
-    lock: &Fields,
+    lock: &Holder,
     (body, has_waited): (Value, bool),
 ) -> Failure {
     let is_held = body.pointer("/reason") == Some(&Reason::Held.word().into());
-    let since = is_held.then(|| holder_since(target, lock, &body)).flatten();
+    let named = shown(&body, "owner");
     let mut failure = refused(body);
-    if is_held && has_waited {
+    if !is_held {
+        return failure;
+    }
+    if has_waited {
         failure = failure.help(HELD_ON);
     }
-    match since {
+    match holder(target, lock).filter(|it| it.names.owner.to_text() == named) {
         None => failure,
-        Some(at) => failure.explained(&format!(", granted or last renewed at {}", time(at))),
+        Some(it) => {
+            failure.explained(&format!(", granted or last renewed at {}", time(it.since_at)))
+        }
     }
 }
 
@@ -68,40 +67,24 @@ const COLUMNS_MAX: usize = 79;
 
 /// Formats a line about a wait for a lock: who holds the lock, and since when, cut to [`COLUMNS_MAX`]. Returns `None` if nobody holds the
 /// lock or the coordinator does not answer.
-pub(super) fn wait_line(target: &Target, lock: &Fields) -> Option<String> {
-    let (holder, since) = holder(target, lock)?;
-    let since = since.map_or_else(String::new, |at| format!(" since {}", time(at)));
+pub(super) fn wait_line(target: &Target, lock: &Holder) -> Option<String> {
+    let holder = holder(target, lock)?;
     // A line that wraps could not be rewritten in place.
-    let line = format!("waiting: held by {holder}{since}");
+    let (owner, since) = (holder.names.owner.to_text(), time(holder.since_at));
+    let line = format!("waiting: held by {owner} since {since}");
     Some(line.chars().take(COLUMNS_MAX).collect())
 }
 
-/// Returns the time at which the holder named in a refusal was granted the lock or last renewed it. Returns `None` if it no longer holds
-/// the lock, or if the coordinator does not answer.
-fn holder_since(target: &Target, lock: &Fields, body: &Value) -> Option<Timestamp> {
-    let (holder, since) = holder(target, lock)?;
-    since.filter(|_| holder == shown(body, "owner"))
-}
-
-/// Returns the holder of a lock, and the time at which it was granted the lock or last renewed it. Returns `None` if nobody holds the
-/// lock or the coordinator does not answer.
-fn holder(target: &Target, lock: &Fields) -> Option<(String, Option<Timestamp>)> {
-    let mut query = lock.clone();
-    query.retain(|field, _| !field.starts_with("owner"));
-    // Without an index in the query, all indexes of the key would be listed.
-    if !query.contains_key("index_b64") {
-        query.entry("index").or_insert_with(|| "".into());
-    }
-    let path = client::with_query("/v1/locks", &query);
-    let listed = client::get(target, &path).ok()?.json().ok()?;
-    let entries = listed.pointer("/locks").and_then(Value::as_array)?;
-    let holder = entries.iter().find(|entry| number(entry, "/place") == 1)?;
-    let since = holder.pointer("/since_at").and_then(Value::as_u64);
-    Some((shown(holder, "owner"), since.map(Timestamp)))
+/// Returns the entry that holds a lock. Returns `None` if nobody holds the lock or the coordinator does not answer.
+fn holder(target: &Target, lock: &Holder) -> Option<Lock> {
+    let Holder { key, index } = lock.clone();
+    let asked = List { key: Some(key), index: Some(index), ..List::default() };
+    let listed = client::ask(target, &asked).ok()?.success(refused).ok()?;
+    listed.value.locks.into_iter().find(|it| it.standing.place == 1)
 }
 
 /// Formats lock entries as a table.
-pub(super) fn table(entries: &[Value]) -> String {
+pub(super) fn table(entries: &[Lock]) -> String {
     let heads = [
         ("KEY", Column::Words),
         ("INDEX", Column::Words),
@@ -113,38 +96,32 @@ pub(super) fn table(entries: &[Value]) -> String {
         ("PROCESS", Column::Words),
     ];
     let rows = entries.iter().map(|entry| {
+        let or = |text: String, blank: &str| if text.is_empty() { blank.to_owned() } else { text };
         [
-            Some(shown(entry, "key"))
-                .filter(|key| !key.is_empty())
-                .unwrap_or_else(|| "\"\"".to_owned()),
-            blank_as_dash(shown(entry, "index")),
+            or(entry.names.key.to_text(), "\"\""),
+            or(entry.names.index.to_text(), "-"),
             place(entry),
-            shown(entry, "owner"),
-            words(entry, "/priority"),
+            entry.names.owner.to_text(),
+            entry.priority.to_string(),
             left(entry),
-            words(entry, "/token"),
-            words(entry, "/process"),
+            or_dash(entry.standing.token.map(|token| token.to_string())),
+            or_dash(entry.process.clone()),
         ]
     });
     crate::table::table(heads, rows)
 }
 
 /// Formats the position of an entry in line, and whether its client is away.
-fn place(entry: &Value) -> String {
-    let place = words(entry, "/place");
-    if entry.pointer("/away") == Some(&true.into()) { format!("{place} away") } else { place }
+fn place(entry: &Lock) -> String {
+    let place = entry.standing.place;
+    if entry.away { format!("{place} away") } else { place.to_string() }
 }
 
 /// Formats the time that is left until an entry expires. Returns `fencing` if the lock has expired and its process is being killed, and
 /// `-` if the entry does not expire.
-fn left(entry: &Value) -> String {
-    if entry.pointer("/fencing") == Some(&true.into()) {
+fn left(entry: &Lock) -> String {
+    if entry.fencing {
         return "fencing".to_owned();
     }
-    let left = entry.pointer("/remaining_ms").and_then(Value::as_u64);
-    left.map_or_else(|| "-".to_owned(), span)
-}
-
-fn blank_as_dash(text: String) -> String {
-    if text.is_empty() { "-".to_owned() } else { text }
+    or_dash(entry.remaining_ms.map(span))
 }

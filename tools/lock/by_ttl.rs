@@ -2,12 +2,13 @@
 //! since it cannot watch the command's processes. It is weaker than a lock that is bound to processes: if the machine is suspended for
 //! longer than the TTL, another owner may get the lock before this process can stop the command.
 
-use crate::client::{Fields, instant, rest};
+use crate::client::{Reply, instant, rest};
 use crate::lock::run::{HeldLock, OnLost};
 use crate::report::{Failure, tell};
 use crate::signals::Signals;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use sexton::refusal::Reason;
+use sexton_api::lock::Standing;
+use sexton_api::refusal::Reason;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt as _;
@@ -55,7 +56,7 @@ impl ByTtl {
         let signals = signals.map_err(|error| failed(&error))?;
         let mut child = Command::new(name)
             .args(arguments)
-            .env("SEXTON_FENCE", self.held.token.to_string())
+            .env("SEXTON_FENCE", self.held.lock.token.to_string())
             .spawn()
             .map_err(|error| {
                 let is_absent = error.kind() == std::io::ErrorKind::NotFound;
@@ -92,7 +93,7 @@ impl ByTtl {
         let status = status.map_err(|error| failed(&error))?;
         // After the release, the next renewal is refused: that is no loss.
         let was_lost = lost.load(Ordering::Acquire);
-        drop(self.held.post("release", Fields::new(), 0));
+        drop(self.held.release(false));
         if was_lost && self.on_lost == OnLost::Stop {
             let words = format!(
                 "{}: the lock was lost, so the command was stopped",
@@ -112,14 +113,14 @@ impl ByTtl {
             loop {
                 rest(ttl / 3);
                 let asked = instant();
-                let answer = held.post("renew", Fields::new(), 0);
-                let is_gone = |answer: &crate::client::Answer| {
+                let reply = held.renew();
+                let is_gone = |reply: &Reply<Standing>| {
                     let reasons = [Reason::Absent, Reason::Stale, Reason::Fencing];
-                    reasons.into_iter().any(|reason| answer.is_refused_as(reason))
+                    reasons.into_iter().any(|reason| reply.is_refused_as(reason))
                 };
-                match answer {
-                    Ok(answer) if answer.status == 200 => kept = asked,
-                    Ok(answer) if is_gone(&answer) => break,
+                match reply {
+                    Ok(reply) if is_gone(&reply) => break,
+                    Ok(reply) if reply.is_success() => kept = asked,
                     // The renewal failed, but the TTL has not expired yet.
                     Ok(_) | Err(_) if kept.elapsed() < ttl => {}
                     Ok(_) | Err(_) => break,

@@ -1,24 +1,33 @@
 //! The subcommands of `sexton lock`, and the requests they make.
 
-use crate::client::{self, Answer, Target, Where};
+use crate::client::{self, Reply, Target, Where};
 use crate::events::{self, EventFilter};
-use crate::lock::answer::{HELD_ON, refused, success, table};
-use crate::lock::named::{EntrySelector, LockSelector, OwnerSelector, name, own_name, put, shown};
+use crate::lock::answer::{HELD_ON, refused, table};
+use crate::lock::named::{EntrySelector, LockSelector, OwnerSelector, name, own_name};
 use crate::lock::{left, run};
 use crate::numbers::between;
 use crate::report::{Failure, print};
 use crate::span::{SPAN, seconds};
-use crate::text::{number, words};
 use clap::{Args, Subcommand};
-use serde_json::{Map, Value, json};
-use sexton::actors::lock::Name;
-use sexton::refusal::Reason;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use sexton_api::ids::Token;
+use sexton_api::lock::{
+    self as api, Acquire, Force, Granted, Holder, List, Locks, Place, Release, ReleaseAll, Renew,
+    Standing, Watch,
+};
+use sexton_api::name::Name;
+use sexton_api::refusal::Reason;
+use sexton_api::value::Number;
 
 /// The maximum wait of one request, in seconds. Longer waits take several requests.
 pub(super) const WAIT_MAX: u64 = 3600;
 
-/// The maximum TTL of a lock, in seconds.
-pub(super) const TTL_MAX: u64 = u16::MAX as u64;
+/// Parses the TTL of a lock, in seconds.
+pub(super) fn ttl(text: &str) -> Result<u16, String> {
+    let seconds = seconds(1, u16::MAX.into())(text)?;
+    Ok(u16::try_from(seconds).expect("the span should be within its bounds"))
+}
 
 /// The maximum number of entries per request.
 const PAGE: u64 = 1000;
@@ -70,8 +79,8 @@ Examples:
         #[arg(long, value_name = "NAME", value_parser = name, env = "SEXTON_OWNER")]
         owner: Option<Name>,
         /// How long until the lock expires unless renewed: whole seconds, or a form such as 90s, 5m, 2h; at most 18h
-        #[arg(long, value_name = SPAN, default_value = "60", value_parser = seconds(1, TTL_MAX))]
-        ttl: u64,
+        #[arg(long, value_name = SPAN, default_value = "60", value_parser = ttl)]
+        ttl: u16,
         /// How long to wait for the lock: whole seconds, or a form such as 90s or 5m; at most 1h
         #[arg(long, value_name = SPAN, default_value = "0", value_parser = seconds(0, WAIT_MAX))]
         wait: u64,
@@ -199,61 +208,54 @@ impl Lock {
     }
 }
 
-/// Builds the fields of a request from those names that are `Some`.
-fn filter(names: [(&str, Option<Name>); 3]) -> Map<String, Value> {
-    let mut filter = Map::new();
-    for (field, name) in names {
-        if let Some(name) = name {
-            put(&mut filter, field, &name);
-        }
-    }
-    filter
-}
-
 impl ClientOptions {
     fn act(&self, action: Action) -> Result<(), Failure> {
         match action {
             Action::Acquire { which, owner, ttl, wait, priority } => {
-                let terms =
-                    [("ttl", ttl.into()), ("wait", wait.into()), ("priority", priority.into())];
                 let owner = owner.map_or_else(own_name, Ok)?;
-                let mut fields = entry(&which, &owner);
-                fields.extend(members(terms));
-                self.acquire(fields, wait)
+                let (key, index) = which.names();
+                let ttl = Some(Number(ttl));
+                let asked =
+                    Acquire { key, index, owner: Some(owner), ttl, priority, ..Acquire::default() };
+                self.acquire(&asked, wait)
             }
             Action::Run(_) => unreachable!("`lock run` makes its own requests"),
             Action::Renew { which, of } => {
-                let mut fields = lock(&which);
-                of.put(&mut fields)?;
-                let answer = of.named_in(self.post("renew", fields, 0)?, &which);
-                self.tell(&answer, |said| format!("renewed, {}\n", place(said)))
+                of.check()?;
+                let (key, index) = which.names();
+                let asked =
+                    Renew { key, index, owner: of.owner.clone(), token: of.token.map(Token) };
+                let reply = of.named_in(client::ask(&self.target, &asked)?, &which);
+                self.tell(reply, |it| format!("renewed, {}\n", place(*it, false)))
             }
             Action::Release { which, of, force } => {
-                let mut fields = lock(&which);
-                let answer = if force {
-                    self.post("force", fields, 0)?
+                let (key, index) = which.names();
+                let reply = if force {
+                    client::ask(&self.target, &Force { key, index })?
                 } else {
-                    of.put(&mut fields)?;
-                    of.named_in(self.post("release", fields, 0)?, &which)
+                    of.check()?;
+                    let (owner, token) = (of.owner.clone(), of.token.map(Token));
+                    let asked = Release { key, index, owner, token, leaves: false };
+                    of.named_in(client::ask(&self.target, &asked)?, &which)
                 };
-                self.tell(&answer, |_| "released\n".to_owned())
+                self.tell(reply, |_| "released\n".to_owned())
             }
-            Action::ReleaseAll { whose } => {
-                let mut fields = Map::new();
-                put(&mut fields, "owner", &whose.owner);
-                let answer = self.post("release-all", fields, 0)?;
-                self.tell(&answer, |said| format!("released {}\n", number(said, "/ended")))
+            Action::ReleaseAll { whose: OwnerSelector { owner } } => {
+                let reply = client::ask(&self.target, &ReleaseAll { owner })?;
+                self.tell(reply, |it| format!("released {}\n", it.ended))
             }
             Action::Owner { which } => {
-                let answer = self.get("owner", &lock(&which))?;
-                self.tell(&answer, |said| format!("{}\n", shown(said, "owner")))
+                let (key, index) = which.names();
+                let reply = client::ask(&self.target, &Holder { key, index })?;
+                self.tell(reply, |it| format!("{}\n", it.names.owner.to_text()))
             }
-            Action::Place { which, whose } => {
-                let answer = self.get("place", &entry(&which, &whose.owner))?;
-                self.tell(&answer, |said| format!("{}\n", place(said)))
+            Action::Place { which, whose: OwnerSelector { owner } } => {
+                let (key, index) = which.names();
+                let reply = client::ask(&self.target, &Place { key, index, owner })?;
+                self.tell(reply, |it| format!("{}\n", place(it.standing, it.away)))
             }
             Action::List { key, index, owner, limit } => {
-                self.list(&filter([("key", key), ("index", index), ("owner", owner)]), limit)
+                self.list(List { key, index, owner, ..List::default() }, limit)
             }
             Action::Watch(watched) => self.watch(watched),
         }
@@ -261,63 +263,58 @@ impl ClientOptions {
 
     /// Shows the events of locks. With a token, waits until the lock held with that token is lost instead.
     fn watch(&self, watched: Watched) -> Result<(), Failure> {
-        let Watched { key, index, owner, token, wait } = watched;
+        let Watched { key, index, owner, token, wait: wait_max } = watched;
         if let (Some(key), Some(token)) = (&key, token) {
-            let key = key.clone();
-            let mut fields = lock(&LockSelector { key, index });
-            let token = Some(token);
-            EntrySelector { token, owner }.put(&mut fields)?;
-            return self.until_lost(&fields, wait);
+            let (key, index) = (key.clone(), index.unwrap_or_default());
+            let wait = Number::default();
+            return self
+                .until_lost(Watch { key, index, owner, token: Token(token), wait }, wait_max);
         }
         let wanted =
             EventFilter { actor: Some("lock"), name: key.as_ref(), ..EventFilter::default() };
         events::follow(&self.target, &wanted, self.json)
     }
 
-    fn acquire(&self, fields: Map<String, Value>, wait: u64) -> Result<(), Failure> {
-        let answer = self.post("acquire", fields, wait)?;
-        if wait > 0 && answer.is_refused_as(Reason::Held) {
-            return Err(refused(answer.json()?).help(HELD_ON));
+    fn acquire(&self, asked: &Acquire, wait: u64) -> Result<(), Failure> {
+        if wait == 0 {
+            return self.tell(client::ask(&self.target, asked)?, acquired);
         }
-        self.tell(&answer, |said| {
-            let (owner, token) = (shown(said, "owner"), words(said, "/token"));
-            format!("acquired as {owner}, token {token}\n")
-        })
+        let reply = client::wait(&self.target, asked, wait)?;
+        let is_held = reply.is_refused_as(Reason::Held);
+        self.tell(reply, acquired).map_err(|it| if is_held { it.help(HELD_ON) } else { it })
     }
 
-    fn list(&self, filter: &Map<String, Value>, limit: u64) -> Result<(), Failure> {
-        let mut entries: Vec<Value> = Vec::new();
-        let mut next = Value::Null;
+    fn list(&self, mut asked: List, limit: u64) -> Result<(), Failure> {
+        let (mut entries, mut written) = (Vec::new(), Vec::new());
         loop {
             let left = limit - entries.len() as u64;
-            let mut query = filter.clone();
-            query.insert("limit".to_owned(), left.min(PAGE).to_string().into());
-            if !next.is_null() {
-                query.insert("after".to_owned(), next);
+            asked.limit = Number(u32::try_from(left.min(PAGE)).unwrap_or(PAGE as u32));
+            let page = client::ask(&self.target, &asked)?.success(refused)?;
+            if self.json {
+                let page: Locks<Value> = page.raw()?;
+                written.extend(page.locks);
             }
-            let mut said = success(&self.get("", &query)?)?;
-            next = said.get_mut("next").map_or(Value::Null, Value::take);
-            if let Some(Value::Array(found)) = said.get_mut("locks").map(Value::take) {
-                entries.extend(found);
-            }
-            if next.is_null() || entries.len() as u64 >= limit {
+            entries.extend(page.value.locks);
+            asked.after = page.value.next;
+            if asked.after.is_none() || entries.len() as u64 >= limit {
                 break;
             }
         }
+        let next = asked.after;
         if self.json {
-            return print(&format!("{}\n", json!({ "locks": entries, "next": next })));
+            return print(&format!("{}\n", json!({ "locks": written, "next": next })));
         }
         if entries.is_empty() {
             return print("no locks\n");
         }
         // The answer to each request is sorted, but the list as a whole is not.
-        entries.sort_by_cached_key(|entry| {
-            let place = number(entry, "/place");
-            (shown(entry, "key"), shown(entry, "index"), place)
+        let text = |name: &Name| name.to_text();
+        entries.sort_by_cached_key(|it: &api::Lock| {
+            (text(&it.names.key), text(&it.names.index), it.standing.place)
         });
         print(&table(&entries))?;
         print(&left::lines(&self.target, &entries))?;
-        if next.is_null() {
+        if next.is_none() {
             return Ok(());
         }
         print(&format!("there are more: --limit is {limit}\n"))
@@ -325,16 +322,14 @@ impl ClientOptions {
 
     /// Waits until the lock is lost, by repeating requests that each wait at most an hour, and prints the result. Fails if the lock is
     /// still held after `wait` seconds; if `wait` is `None`, waits without a limit.
-    fn until_lost(&self, fields: &Map<String, Value>, wait: Option<u64>) -> Result<(), Failure> {
+    fn until_lost(&self, mut asked: Watch, wait: Option<u64>) -> Result<(), Failure> {
         let mut left = wait;
         loop {
             let turn = left.unwrap_or(WAIT_MAX).min(WAIT_MAX);
-            let mut fields = fields.clone();
-            fields.insert("wait".to_owned(), turn.into());
-            let answer = self.post("watch", fields, turn)?;
-            let said = success(&answer)?;
+            asked.wait = Number(turn);
+            let answer = client::wait(&self.target, &asked, turn)?.success(refused)?;
             left = left.map(|left| left - turn);
-            let lost = said.pointer("/lost") == Some(&Value::Bool(true));
+            let lost = answer.value.lost;
             if lost || left == Some(0) {
                 if self.json {
                     print(&answer.body)?;
@@ -348,63 +343,29 @@ impl ClientOptions {
         }
     }
 
-    fn post(&self, what: &str, fields: Map<String, Value>, wait: u64) -> Result<Answer, Failure> {
-        let path = format!("/v1/locks/{what}");
-        if wait == 0 {
-            return client::change(&self.target, &path, fields);
-        }
-        client::send(&self.target, &path, fields, wait)
-    }
-
-    fn get(&self, what: &str, fields: &Map<String, Value>) -> Result<Answer, Failure> {
-        let mut path = "/v1/locks".to_owned();
-        if !what.is_empty() {
-            path.push('/');
-            path.push_str(what);
-        }
-        client::look(&self.target, &path, fields)
-    }
-
     /// Prints an answer, as JSON or formatted by `page`.
-    fn tell(&self, answer: &Answer, page: impl FnOnce(&Value) -> String) -> Result<(), Failure> {
+    fn tell<A: DeserializeOwned>(
+        &self,
+        reply: Reply<A>,
+        page: impl FnOnce(&A) -> String,
+    ) -> Result<(), Failure> {
         if self.json {
-            print(&answer.body)?;
+            print(reply.body())?;
         }
-        let said = success(answer)?;
-        if self.json { Ok(()) } else { print(&page(&said)) }
+        let answer = reply.success(refused)?;
+        if self.json { Ok(()) } else { print(&page(&answer.value)) }
     }
 }
 
-fn lock(which: &LockSelector) -> Map<String, Value> {
-    let mut fields = Map::new();
-    put(&mut fields, "key", &which.key);
-    if let Some(index) = &which.index {
-        put(&mut fields, "index", index);
-    }
-    fields
-}
-
-pub(super) fn entry(which: &LockSelector, owner: &Name) -> Map<String, Value> {
-    let mut fields = lock(which);
-    put(&mut fields, "owner", owner);
-    fields
-}
-
-fn members(
-    members: impl IntoIterator<Item = (&'static str, Value)>,
-) -> impl Iterator<Item = (String, Value)> {
-    members.into_iter().map(|(field, value)| (field.to_owned(), value))
+fn acquired(it: &Granted) -> String {
+    format!("acquired as {}, token {}\n", it.names.owner.to_text(), it.token)
 }
 
 /// Describes a position in line.
-fn place(said: &Value) -> String {
-    match number(said, "/place") {
-        first if first == 1 => {
-            format!("place 1: it holds the lock, token {}", words(said, "/token"))
-        }
-        place if said.pointer("/away") == Some(&true.into()) => {
-            format!("place {place}: it waits, and its client is away")
-        }
-        place => format!("place {place}: it waits"),
+fn place(Standing { place, token }: Standing, away: bool) -> String {
+    match (place, token) {
+        (1, Some(token)) => format!("place 1: it holds the lock, token {token}"),
+        _ if away => format!("place {place}: it waits, and its client is away"),
+        _ => format!("place {place}: it waits"),
     }
 }

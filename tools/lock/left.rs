@@ -1,10 +1,11 @@
 //! Which processes keep a lock although the process that it is bound to has ended.
 
 use crate::client::{self, Target};
-use crate::lock::named::shown;
 use crate::process::{command, left};
 use crate::text::{number, words};
 use serde_json::Value;
+use sexton_api::lock::Lock;
+use sexton_api::name::Name;
 
 /// The maximum number of locks whose processes are looked up for one list.
 const LOCKS_MAX: usize = 16;
@@ -13,15 +14,14 @@ const NAMED_MAX: usize = 8;
 
 /// Returns a line for each of these locks that is kept by what an ended process left, for at most [`LOCKS_MAX`] locks. A process that cannot
 /// be looked up is not mentioned.
-pub(super) fn lines(target: &Target, entries: &[Value]) -> String {
-    let held = entries.iter().filter(|it| number(it, "/place") == 1);
-    let bound = held.filter(|it| it.pointer("/process").is_some_and(Value::is_string));
-    let lines = bound.take(LOCKS_MAX).filter_map(|it| line(target, it));
+pub(super) fn lines(target: &Target, entries: &[Lock]) -> String {
+    let held = entries.iter().filter(|it| it.standing.place == 1);
+    let bound = held.filter_map(|it| Some((&it.names.key, it.process.as_deref()?)));
+    let lines = bound.take(LOCKS_MAX).filter_map(|(key, process)| line(target, key, process));
     lines.collect()
 }
 
-fn line(target: &Target, entry: &Value) -> Option<String> {
-    let id = words(entry, "/process");
+fn line(target: &Target, key: &Name, id: &str) -> Option<String> {
     let of = |path: &str| {
         let answer = client::get(target, &format!("/v1/processes/{path}?id={id}"));
         answer.ok()?.json().ok()
@@ -48,7 +48,7 @@ fn line(target: &Target, entry: &Value) -> Option<String> {
     if more > 0 {
         named.push(format!("{more} more"));
     }
-    let (key, named) = (shown(entry, "key"), named.join(", "));
+    let (key, named) = (key.to_text(), named.join(", "));
     if !named.is_empty() {
         let why = format!("what it started keeps the lock: {named}");
         return Some(format!("{key}: the process {id} has ended; {why}\n"));

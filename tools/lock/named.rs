@@ -1,13 +1,14 @@
 //! Names of locks on the command line and in JSON. On the command line, bytes that are not UTF-8 are escaped as in the output.
 
-use crate::client::Answer;
+use crate::client::Reply;
 use crate::report::Failure;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use sexton::actors::lock::Name;
-use sexton::refusal::Reason;
+use sexton_api::name::Name;
+use sexton_api::refusal::Reason;
 
 /// Names a lock.
 #[derive(Args)]
@@ -41,30 +42,37 @@ pub(super) struct EntrySelector {
     pub(super) owner: Option<Name>,
 }
 
+impl LockSelector {
+    /// Returns the key and the index.
+    pub(super) fn names(&self) -> (Name, Name) {
+        (self.key.clone(), self.index.clone().unwrap_or_default())
+    }
+}
+
 impl EntrySelector {
-    /// Adds the token and the owner, if given, to the fields of a request. Fails if neither is given.
-    pub(super) fn put(&self, fields: &mut Map<String, Value>) -> Result<(), Failure> {
+    /// Fails if neither a token nor an owner is given.
+    pub(super) fn check(&self) -> Result<(), Failure> {
         if self.token.is_none() && self.owner.is_none() {
             return Err(Failure::usage("give --token or --owner")
                 .help("`sexton lock acquire` prints the token; `sexton lock list` shows owners"));
         }
-        if let Some(owner) = &self.owner {
-            put(fields, "owner", owner);
-        }
-        fields.extend(self.token.map(|token| ("token".to_owned(), token.into())));
         Ok(())
     }
 
-    /// If the answer is a refusal because the owner has no entry for the lock, makes it name the owner: another owner may hold the lock.
-    pub(super) fn named_in(&self, answer: Answer, which: &LockSelector) -> Answer {
+    /// If the reply is a refusal because the owner has no entry for the lock, makes it name the owner: another owner may hold the lock.
+    pub(super) fn named_in<A: DeserializeOwned>(
+        &self,
+        reply: Reply<A>,
+        which: &LockSelector,
+    ) -> Reply<A> {
         match (&self.owner, self.token) {
-            (Some(owner), None) if answer.is_refused_as(Reason::Absent) => {
+            (Some(owner), None) if reply.is_refused_as(Reason::Absent) => {
                 let (key, owner) = (which.key.to_text(), owner.to_text());
-                answer.with_detail(format!(
+                reply.with_detail(format!(
                     "{key}: {owner} neither holds this lock nor waits for it: the entry was released, it expired, or it never existed"
                 ))
             }
-            _ => answer,
+            _ => reply,
         }
     }
 }

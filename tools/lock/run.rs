@@ -4,10 +4,10 @@
 //! which include the command. No matter which process is killed, the lock is not granted again while a process of the command is
 //! alive. Over TCP, the lock has only a TTL: see `by_ttl.rs`.
 
-use crate::client::{self, Fields, Target, Where, fields, rest};
+use crate::client::{self, Reply, Target, Where, fields, rest};
 use crate::lock::answer::{refused, refused_by_holder, wait_line};
 use crate::lock::by_ttl::ByTtl;
-use crate::lock::command::{TTL_MAX, WAIT_MAX, entry};
+use crate::lock::command::{WAIT_MAX, ttl};
 use crate::lock::named::{LockSelector, name, own_name};
 use crate::numbers::between;
 use crate::process::{
@@ -19,8 +19,12 @@ use crate::span::{SPAN, seconds};
 use crate::text::words;
 use clap::{Args, ValueEnum};
 use serde_json::Value;
-use sexton::actors::lock::Name;
-use sexton::refusal::Reason;
+use sexton_api::ids::Token;
+use sexton_api::lock::{Acquire, EndedEntries, Granted, Holder, Release, Renew, Standing, Watch};
+use sexton_api::name::{EntryNames, Name};
+use sexton_api::process::Launch;
+use sexton_api::refusal::Reason;
+use sexton_api::value::Number;
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -85,8 +89,8 @@ pub(super) struct Run {
     priority: u8,
 
     /// Kill the command when this process has not renewed the lock for this long [default: no TTL; over TCP, 60 s]
-    #[arg(long, value_name = SPAN, value_parser = seconds(1, TTL_MAX))]
-    ttl: Option<u64>,
+    #[arg(long, value_name = SPAN, value_parser = ttl)]
+    ttl: Option<u16>,
 
     /// The exit status if the lock was not granted
     #[arg(long, value_name = "STATUS", default_value_t = 1)]
@@ -117,19 +121,18 @@ pub(super) struct Run {
 #[derive(Clone)]
 pub(super) struct HeldLock {
     pub(super) target: Target,
-    /// Key, index and owner.
-    pub(super) lock: Fields,
-    pub(super) token: u64,
+    pub(super) lock: Granted,
 }
 
 impl Run {
     pub(super) fn run(self, at: &Where) -> Result<(), Failure> {
         let options = ClientOptions::at(at, false)?;
         if !options.target.is_socket() {
-            let held =
-                self.acquire(&options.target, &fields([("ttl", self.ttl.unwrap_or(60).into())]))?;
+            let ttl = self.ttl.unwrap_or(60);
+            let with_ttl = Acquire { ttl: Some(Number(ttl)), ..Acquire::default() };
+            let held = self.acquire(&options.target, with_ttl)?;
             let lost = (self.on_lost, self.lost_exit);
-            return ByTtl::new(held, self.ttl.unwrap_or(60), lost).run(&self.command);
+            return ByTtl::new(held, ttl.into(), lost).run(&self.command);
         }
         if self.on_lost == OnLost::Warn {
             let words = "--on-lost warn is only for a coordinator reached over TCP: on this machine, the command never outlives its lock";
@@ -140,41 +143,37 @@ impl Run {
         let asked = fields([("type", "cli".into()), ("parent", parent.into())]);
         let registered = options.act("register", asked)?;
         let own = words(&registered, "/id");
-        let bound = fields([("process", own.clone().into())]);
-        let held = self.acquire(&options.target, &bound)?;
+        let bound = Acquire { process: Some(own.clone()), ..Acquire::default() };
+        let held = self.acquire(&options.target, bound)?;
         self.attached(&options, (&own, command), &held)
     }
 
     /// Waits for the lock and takes it. Fails with the status of `--conflict-exit` if the wait times out. With `--no-wait`, does not wait.
-    fn acquire(&self, target: &Target, how: &Fields) -> Result<HeldLock, Failure> {
-        let owner = self.owner.clone().map_or_else(own_name, Ok)?;
-        let lock = entry(&self.which, &owner);
-        let mut asked = lock.clone();
-        asked.insert("priority".to_owned(), self.priority.into());
-        asked.extend(how.clone());
+    fn acquire(&self, target: &Target, how: Acquire) -> Result<HeldLock, Failure> {
+        let (key, index) = self.which.names();
+        let owner = Some(self.owner.clone().map_or_else(own_name, Ok)?);
+        let asked = Acquire { key, index, owner, priority: self.priority, ..how };
+        let lock = Holder { key: asked.key.clone(), index: asked.index.clone() };
         let mut left = if self.no_wait { Some(0) } else { self.wait };
         let is_shown = left != Some(0) && std::io::stderr().is_terminal();
         let _progress = is_shown.then(|| show_wait(target, &lock));
         loop {
             let turn = left.unwrap_or(WAIT_MAX).min(WAIT_MAX);
-            let answer = client::send(target, "/v1/locks/acquire", asked.clone(), turn)?;
-            let body = answer.json()?;
-            if answer.status == 200 {
-                let token = body.pointer("/token").and_then(Value::as_u64);
-                let token = token
-                    .ok_or_else(|| Failure::unreachable("the coordinator's answer has no token"))?;
-                let target = target.clone();
-                return Ok(HeldLock { target, lock, token });
-            }
+            let reply = client::wait(target, &asked, turn)?;
             left = left.map(|left| left - turn);
-            if !answer.is_refused_as(Reason::Held) {
-                return Err(refused(body));
+            let is_held = reply.is_refused_as(Reason::Held);
+            if is_held && left != Some(0) {
+                continue;
             }
-            if left == Some(0) {
-                let has_waited = self.wait.is_some_and(|wait| wait > 0);
+            let has_waited = self.wait.is_some_and(|wait| wait > 0);
+            let granted = reply.success(|body| {
+                if !is_held {
+                    return refused(body);
+                }
                 let failure = refused_by_holder(target, &lock, (body, has_waited));
-                return Err(failure.with_status(self.conflict_exit));
-            }
+                failure.with_status(self.conflict_exit)
+            })?;
+            return Ok(HeldLock { target: target.clone(), lock: granted.value });
         }
     }
 
@@ -183,16 +182,16 @@ impl Run {
     fn attached(
         &self,
         options: &ClientOptions,
-        (own, mut asked): (&str, Fields),
+        (own, command): (&str, Launch),
         held: &HeldLock,
     ) -> Result<(), Failure> {
-        let env = fields([("SEXTON_FENCE", held.token.to_string().into())]);
-        asked.extend(fields([
-            ("env", env.into()),
-            ("parent", own.into()),
-            ("bound", true.into()),
-            ("type", "cli".into()),
-        ]));
+        let asked = Launch {
+            env: [("SEXTON_FENCE".to_owned(), held.lock.token.to_string())].into(),
+            parent: Some(own.to_owned()),
+            bound: true,
+            r#type: Some("cli".to_owned()),
+            ..command
+        };
         let lost = Arc::new(Mutex::new(false));
         let started = |record: &Value| {
             let id = words(record, "/id");
@@ -223,7 +222,7 @@ impl Run {
 }
 
 /// Shows the holder of a lock on the terminal, until the returned value is dropped.
-fn show_wait(target: &Target, lock: &Fields) -> Progress {
+fn show_wait(target: &Target, lock: &Holder) -> Progress {
     let (target, lock) = (target.clone(), lock.clone());
     // The line is rewritten ten times a second, but one request a second is enough.
     let (looks, line) = (AtomicU32::new(0), Mutex::new(None));
@@ -243,7 +242,7 @@ fn settle(options: &ClientOptions, record: &Value, held: &HeldLock) {
     let tree = || options.wait(&words(record, "/id"), Some(SETTLE), WaitExtent::Tree);
     if has_ended(record) || tree().as_ref().is_ok_and(has_ended) {
         // An error does not matter: the lock is released when this process ends. The request only releases it sooner.
-        drop(held.post("release", fields([("leaves", true.into())]), 0));
+        drop(held.release(true));
     } else {
         tell(
             "processes that the command started are still running: the lock is held until they have ended",
@@ -252,30 +251,36 @@ fn settle(options: &ClientOptions, record: &Value, held: &HeldLock) {
 }
 
 impl HeldLock {
-    /// Posts a request about this lock.
-    pub(super) fn post(
-        &self,
-        what: &str,
-        more: Fields,
-        wait: u64,
-    ) -> Result<client::Answer, Failure> {
-        let mut asked = self.lock.clone();
-        asked.insert("token".to_owned(), self.token.into());
-        asked.extend(more);
-        client::send(&self.target, &format!("/v1/locks/{what}"), asked, wait)
+    /// Renews the lock.
+    pub(super) fn renew(&self) -> Result<Reply<Standing>, Failure> {
+        let (EntryNames { key, index, owner }, token) = self.names();
+        let (owner, token) = (Some(owner), Some(token));
+        client::wait(&self.target, &Renew { key, index, owner, token }, 0)
+    }
+
+    /// Releases the lock. `leaves` is whether the process that it is bound to is about to exit.
+    pub(super) fn release(&self, leaves: bool) -> Result<Reply<EndedEntries>, Failure> {
+        let (EntryNames { key, index, owner }, token) = self.names();
+        let (owner, token) = (Some(owner), Some(token));
+        client::wait(&self.target, &Release { key, index, owner, token, leaves }, 0)
+    }
+
+    fn names(&self) -> (EntryNames, Token) {
+        (self.lock.names.clone(), self.lock.token)
     }
 
     /// Waits until the lock is lost, then stops the command, and sets `lost` if it was still running: the end of a command that the lock is
     /// bound to ends the lock as well. `lost` is locked until this is known.
     fn stop_when_lost(&self, id: &str, lost: &Mutex<bool>) {
+        let (EntryNames { key, index, owner }, token) = self.names();
+        let asked = Watch { key, index, owner: Some(owner), token, wait: Number(WAIT_MAX) };
         loop {
-            let Ok(answer) = self.post("watch", Fields::new(), WAIT_MAX) else {
+            let Ok(reply) = client::wait(&self.target, &asked, WAIT_MAX) else {
                 // The coordinator cannot be reached, perhaps because it is restarting. A restart does not change the lock, so try again.
                 rest(Duration::from_secs(1));
                 continue;
             };
-            let body = answer.json().unwrap_or_default();
-            if body.pointer("/lost") == Some(&true.into()) {
+            if reply.success(refused).is_ok_and(|it| it.value.lost) {
                 let mut lost = lost.lock().unwrap_or_else(PoisonError::into_inner);
                 let stop = fields([("id", id.into()), ("tree", true.into())]);
                 let stopped = client::send(&self.target, "/v1/processes/stop", stop, 0);
@@ -287,21 +292,24 @@ impl HeldLock {
 
     /// Binds the lock to the command, and starts a thread that renews the lock. The command is killed if the lock is not renewed for
     /// `ttl` seconds.
-    fn keep_alive(&self, id: &str, ttl: u64) {
-        let bound = fields([
-            ("process", id.into()),
-            ("kill_before_grant", true.into()),
-            ("ttl", ttl.into()),
-        ]);
-        let mut asked = self.lock.clone();
-        asked.extend(bound);
+    fn keep_alive(&self, id: &str, ttl: u16) {
+        let EntryNames { key, index, owner } = self.lock.names.clone();
+        let asked = Acquire {
+            key,
+            index,
+            owner: Some(owner),
+            ttl: Some(Number(ttl)),
+            process: Some(id.to_owned()),
+            kill_before_grant: true,
+            ..Acquire::default()
+        };
         // If this fails, the lock stays bound to this process.
-        drop(client::send(&self.target, "/v1/locks/acquire", asked, 0));
+        drop(client::wait(&self.target, &asked, 0));
         let held = self.clone();
         let renewing = move || {
             loop {
-                rest(Duration::from_millis(ttl * 1000 / 3));
-                drop(held.post("renew", Fields::new(), 0));
+                rest(Duration::from_secs(ttl.into()) / 3);
+                drop(held.renew());
             }
         };
         // If the thread cannot be spawned, the command is killed after the TTL.

@@ -2,8 +2,8 @@
 //! handed over as one parcel to the keeper (the process that launches commands for the coordinator) and are stored nowhere. Signals to this
 //! process are forwarded to the command, which is suspended and continued together with it.
 
+use crate::client;
 pub(crate) use crate::client::drawn;
-use crate::client::{self, Fields};
 use crate::process::inheritance;
 use crate::process::request::{ClientOptions, WaitExtent, has_ended};
 use crate::process::terminal::{Relay, Terminal, is_hung_up};
@@ -19,6 +19,7 @@ use sexton::keeper::framed;
 use sexton::keeper::protocol::{Inheritance, Parcel, Report, Request};
 use sexton::kernel::socket;
 use sexton::refusal::Reason;
+use sexton_api::process::Launch;
 use std::fmt::Display;
 use std::io::{ErrorKind, IoSlice, Read as _, Write as _};
 use std::mem::MaybeUninit;
@@ -75,7 +76,7 @@ const LIMITS: [Resource; 10] = [
 /// once it runs, unless it has already exited by then.
 pub(crate) fn run(
     options: &ClientOptions,
-    asked: Fields,
+    asked: Launch,
     started: impl FnOnce(&Value),
     outcome: &dyn Fn(&Value) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
@@ -245,10 +246,10 @@ impl HeldParcel {
     }
 
     /// Launches the command and returns its record.
-    fn launch(self, options: &ClientOptions, mut asked: Fields) -> Result<Value, Failure> {
+    fn launch(self, options: &ClientOptions, asked: Launch) -> Result<Value, Failure> {
         let ticket = self.ticket();
-        asked.insert("parcel".to_owned(), ticket.as_str().into());
-        options.act_once("launch", asked, &ticket)
+        let asked = Launch { parcel: Some(ticket.clone()), ..asked };
+        options.act_once("launch", sexton_api::fields::of(&asked), &ticket)
     }
 
     /// Returns the ticket by which a launch names the parcel.
@@ -297,7 +298,7 @@ pub(crate) struct Own<'a> {
 /// without limit.
 pub(crate) fn launch(
     options: &ClientOptions,
-    asked: &Fields,
+    asked: &Launch,
     streams: &[BorrowedFd<'_>; 3],
     own: &Own<'_>,
 ) -> Result<Value, Failure> {

@@ -35,7 +35,9 @@ mod terminal;
 
 pub(crate) use kill::{Kill, WaitFor, signal};
 pub(crate) use logs::Logs;
-pub(crate) use page::{command, ending, failure, left, shown_command, standing, trees};
+pub(crate) use page::{
+    command, command_line, ending, left, shown_command, shown_command_line, standing, trees,
+};
 pub(crate) use ps::Ps;
 pub(crate) use register::Register;
 pub(crate) use request::{ClientOptions, WaitExtent, has_ended};

@@ -27,9 +27,17 @@ fn at(record: &Value, path: &str) -> Option<u64> {
 
 /// Returns the command of a process or service, shortened to at most [`WORDS`] words and [`LETTERS`] characters.
 pub(crate) fn command(record: &Value) -> String {
+    command_line(&words_of(record))
+}
+
+fn words_of(record: &Value) -> Vec<String> {
     let all = record.pointer("/command").and_then(Value::as_array);
-    let all = all.map(Vec::as_slice).unwrap_or_default();
-    let shown: Vec<&str> = all.iter().filter_map(Value::as_str).take(WORDS).collect();
+    all.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// Returns a command, shortened to at most [`WORDS`] words and [`LETTERS`] characters.
+pub(crate) fn command_line(all: &[String]) -> String {
+    let shown = all.get(..WORDS).unwrap_or(all);
     let shown = plain(&shown.join(" "));
     if all.len() > WORDS || shown.chars().count() > LETTERS {
         let cut: String = shown.chars().take(LETTERS - 3).collect();
@@ -40,12 +48,12 @@ pub(crate) fn command(record: &Value) -> String {
 
 /// Returns the command of a process or service for output: shortened as [`command`] does on a terminal, and otherwise whole.
 pub(crate) fn shown_command(record: &Value) -> String {
-    if !shows_whole() {
-        return command(record);
-    }
-    let all = record.pointer("/command").and_then(Value::as_array);
-    let words = all.into_iter().flatten().filter_map(Value::as_str);
-    plain(&words.collect::<Vec<_>>().join(" "))
+    shown_command_line(&words_of(record))
+}
+
+/// Returns a command for output: shortened as [`command_line`] does on a terminal, and otherwise whole.
+pub(crate) fn shown_command_line(all: &[String]) -> String {
+    if shows_whole() { plain(&all.join(" ")) } else { command_line(all) }
 }
 
 /// Describes the state of a process.

@@ -6,6 +6,7 @@ use crate::process::run::PARENT;
 use crate::report::Failure;
 use crate::text::words;
 use clap::Args;
+use serde_json::json;
 
 /// Create a record for the calling process, or report how it ends
 ///
@@ -67,7 +68,7 @@ impl Register {
             ("pid", pid.into()),
             ("type", self.kind.clone().into()),
             ("url", self.about.clone().into()),
-            ("labels", pairs(&self.labels, "label")?.into()),
+            ("labels", json!(pairs(&self.labels, "label")?)),
             ("parent", self.parent.clone().into()),
         ]);
         let mut record = options.act("register", asked)?;

@@ -6,6 +6,7 @@ use crate::text::words;
 use rustix::process::Pid;
 use serde_json::Value;
 use sexton::refusal::Reason;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The advice for refused requests about processes, by reason.
@@ -213,13 +214,13 @@ pub(super) fn is_over(record: &Value) -> bool {
 }
 
 /// Parses the values of a flag that may be repeated, each as `NAME=VALUE`.
-pub(super) fn pairs(given: &[String], flag: &str) -> Result<Fields, Failure> {
+pub(super) fn pairs(given: &[String], flag: &str) -> Result<BTreeMap<String, String>, Failure> {
     let pair = |pair: &String| {
         let split = pair.split_once('=').filter(|(name, _)| !name.is_empty());
         let (name, value) = split.ok_or_else(|| {
             Failure::usage(format!("--{flag} {pair:?} is not of the form NAME=VALUE"))
         })?;
-        Ok((name.to_owned(), Value::from(value)))
+        Ok((name.to_owned(), value.to_owned()))
     };
     given.iter().map(pair).collect()
 }

@@ -1,6 +1,6 @@
 //! `sexton run`: runs a command under a coordinator, in the foreground or detached.
 
-use crate::client::{Fields, Where, fields};
+use crate::client::Where;
 use crate::process::attached;
 use crate::process::page::{ending, failure};
 use crate::process::request::{ClientOptions, has_ended, pairs};
@@ -12,6 +12,9 @@ use clap::Args;
 use serde_json::{Value, json};
 use sexton::actors::process::{Spec, has_secret, is_secret_name};
 use sexton::bytes::Bytes;
+use sexton_api::process::Launch;
+use sexton_api::value::{List, Number};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -129,37 +132,37 @@ pub(crate) struct Run {
 impl Run {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let options = ClientOptions::at(&self.at, self.json)?;
-        let asked = self.fields()?;
+        let asked = self.launch()?;
         if self.detach {
-            return detached(&options, asked);
+            return detached(&options, &asked);
         }
         attached::run(&options, asked, |_| {}, &|record| self.outcome(record))
     }
 
-    fn fields(&self) -> Result<Fields, Failure> {
+    fn launch(&self) -> Result<Launch, Failure> {
         let here = here()?;
         let dir = here.join(self.dir.as_deref().unwrap_or_default());
-        let mut asked = plain(&self.command, self.allow_secrets, &dir)?;
-        let env = variables(&self.env)?;
         let absolute =
             |path: &Option<String>| path.as_ref().map(|path| here.join(path).display().to_string());
-        asked.extend(fields([
-            ("type", self.kind.clone().into()),
-            ("timeout_ms", self.timeout.into()),
-            ("grace_ms", self.grace.into()),
-            ("labels", pairs(&self.labels, "label")?.into()),
-            ("url", self.about.clone().into()),
-            ("mkdir", self.mkdir.into()),
-            ("env", env.into()),
-            ("env_file", absolute(&self.env_file).into()),
-            ("run_dir", absolute(&self.files).into()),
-            ("parent", self.parent.clone().into()),
-            ("records", self.records.into()),
-            ("deferred", self.deferred.then_some(true).into()),
-            ("output_bytes_max", self.output_max.into()),
-            ("output_kept", self.output_max.map(|_| self.output_keep).into()),
-        ]));
-        Ok(asked)
+        let kept = self.output_max.map(|_| Number(self.output_keep));
+        Ok(Launch {
+            r#type: self.kind.clone(),
+            timeout_ms: Number(self.timeout.unwrap_or(0)),
+            // The coordinator refuses a span that is too long.
+            grace_ms: Number(u32::try_from(self.grace).unwrap_or(u32::MAX)),
+            labels: pairs(&self.labels, "label")?,
+            url: self.about.clone(),
+            mkdir: self.mkdir,
+            env: variables(&self.env)?,
+            env_file: absolute(&self.env_file),
+            run_dir: absolute(&self.files),
+            parent: self.parent.clone(),
+            records: self.records,
+            deferred: self.deferred,
+            output_bytes_max: Number(self.output_max.unwrap_or(0)),
+            output_kept: kept.unwrap_or_default(),
+            ..plain(&self.command, self.allow_secrets, &dir)?
+        })
     }
 
     /// Converts the end of the command to the result of this process, as the function [`outcome`] does.
@@ -169,13 +172,13 @@ impl Run {
     }
 }
 
-/// Returns the fields of a request that launches a command in a directory. Fails if the command is not UTF-8 or too long, or seems to
+/// Returns the launch of a command in a directory. Fails if the command is not UTF-8 or too long, or seems to
 /// contain a secret.
 pub(crate) fn plain(
     command: &[OsString],
     allow_secrets: bool,
     dir: &Path,
-) -> Result<Fields, Failure> {
+) -> Result<Launch, Failure> {
     let command = command.iter().map(|word| {
         let word = word.to_str();
         word.ok_or_else(|| Failure::usage("the command and its arguments must be UTF-8"))
@@ -191,11 +194,9 @@ pub(crate) fn plain(
             "pass it in --env-file or in the environment; --allow-secrets runs the command anyway",
         ));
     }
-    Ok(fields([
-        ("command", command.into()),
-        ("dir", shown(dir).into()),
-        ("allow_secrets", allow_secrets.then_some(true).into()),
-    ]))
+    let command = command.into_iter().map(str::to_owned).collect();
+    let dir = shown(dir).map(str::to_owned);
+    Ok(Launch { command: List(command), dir, allow_secrets, ..Launch::default() })
 }
 
 /// Refuses a command that is too long for a record, with a hint on how to run it anyway.
@@ -216,7 +217,7 @@ fn fits(command: &[&str]) -> Result<(), Failure> {
 }
 
 /// Parses environment variables, each given as `NAME=VALUE`. Refuses names that suggest a secret, since the values are stored.
-pub(crate) fn variables(given: &[String]) -> Result<Fields, Failure> {
+pub(crate) fn variables(given: &[String]) -> Result<BTreeMap<String, String>, Failure> {
     let env = pairs(given, "env")?;
     match env.keys().find(|name| is_secret_name(name)) {
         None => Ok(env),
@@ -246,8 +247,8 @@ pub(crate) const PARENT: &str = "SEXTON_PROCESS_ID";
 
 /// Launches a command in the background and prints its process id or, with `--json`, its record. Fails if the command could not be
 /// started.
-pub(crate) fn detached(options: &ClientOptions, asked: Fields) -> Result<(), Failure> {
-    let record = launched(options.act("launch", asked)?)?;
+pub(crate) fn detached(options: &ClientOptions, asked: &Launch) -> Result<(), Failure> {
+    let record = launched(options.act("launch", sexton_api::fields::of(asked))?)?;
     options.tell(&record, |record| words(record, "/id") + "\n")
 }
 

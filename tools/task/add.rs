@@ -1,6 +1,6 @@
 //! `sexton task add`: adds a task, a command that runs in bursts.
 
-use crate::client::{Fields, fields};
+use crate::client::fields;
 use crate::lock::{name, put};
 use crate::process::{here, plain, variables};
 use crate::report::Failure;
@@ -10,7 +10,10 @@ use crate::task::request::{ClientOptions, WAIT_MAX};
 use crate::text::required;
 use crate::words;
 use clap::{Args, ValueEnum};
-use sexton::actors::lock::Name;
+use sexton_api::fields::of as written;
+use sexton_api::name::Name;
+use sexton_api::process::Launch;
+use sexton_api::value::Number;
 use std::ffi::OsString;
 
 /// Add a task: a command that the coordinator runs when its turn comes
@@ -164,8 +167,8 @@ impl Priority {
 impl Add {
     pub(super) fn run(self, options: &ClientOptions) -> Result<(), Failure> {
         let mut asked = fields([
-            ("launch", self.launch(&self.command()?)?.into()),
-            ("cleanup", self.cleanup()?.into()),
+            ("launch", written(&self.launch(&self.command()?)?).into()),
+            ("cleanup", self.cleanup()?.as_ref().map(written).into()),
             ("priority", self.priority.word().into()),
             ("burst_ms", self.burst.into()),
             ("fail_after_ms", self.fail_after.into()),
@@ -202,19 +205,18 @@ impl Add {
         injection.of_command(&self.command)
     }
 
-    fn launch(&self, command: &[OsString]) -> Result<Fields, Failure> {
+    fn launch(&self, command: &[OsString]) -> Result<Launch, Failure> {
         let dir = match &self.dir {
             Some(dir) => here()?.join(dir),
             None => here()?,
         };
-        let mut launch = plain(command, self.allow_secrets, &dir)?;
-        launch.extend(fields([
-            ("env", variables(&self.env)?.into()),
-            ("env_file", self.env_file()?.into()),
-            ("grace_ms", 2000.into()),
-            ("type", "task".into()),
-        ]));
-        Ok(launch)
+        Ok(Launch {
+            env: variables(&self.env)?,
+            env_file: self.env_file()?,
+            grace_ms: Number(2000),
+            r#type: Some("task".to_owned()),
+            ..plain(command, self.allow_secrets, &dir)?
+        })
     }
 
     /// Returns the path of `--env-file`, if it was given, as an absolute path, since the coordinator has another working directory.
@@ -228,7 +230,7 @@ impl Add {
         file.map(Some).ok_or_else(|| Failure::usage("the path of --env-file must be UTF-8"))
     }
 
-    fn cleanup(&self) -> Result<Option<Fields>, Failure> {
+    fn cleanup(&self) -> Result<Option<Launch>, Failure> {
         let Some(cleanup) = &self.cleanup else {
             return Ok(None);
         };

@@ -10,7 +10,9 @@ use crate::top::sample::Rate;
 use crate::top::view::Row;
 use crate::top::work::{QueueRow, Work};
 use ratatui::style::Stylize as _;
+use serde::Deserialize as _;
 use serde_json::Value;
+use sexton_api::lease::Lease;
 
 /// The minimum width of a queue's name if there is more than one other column.
 const NAME_MIN: usize = 14;
@@ -151,8 +153,9 @@ pub(crate) fn leases(work: &Work, width: usize) -> Vec<Row> {
     let all = format!("{}{more}", text::count(work.leases.len() as u64, "lease"));
     let head = line([&all, "runs", "since", "next"]);
     let mut lines = vec![Row::new(4, head.dim())];
-    for (place, lease) in work.leases.iter().enumerate() {
-        let [name, who, since, next] = lease::active_row(lease);
+    let known = work.leases.iter().filter_map(|it| Lease::deserialize(it).ok());
+    for (place, lease) in known.enumerate() {
+        let [name, who, since, next] = lease::active_row(&lease);
         lines.push(Row::new(rank(place, 3), line([&name, &who, &since, &next])));
     }
     lines

@@ -1,6 +1,7 @@
 //! Recorded screens of a coordinator in various states, drawn at several sizes. `UPDATE=1 cargo test --bin sexton top` records them
 //! again; review the change before committing it.
 
+use crate::lease::samples::{lease, pass as running};
 use crate::top::command::text;
 use crate::top::processes_tests;
 use crate::top::sample::{Contact, NoAnswer, Rate, Watched};
@@ -61,11 +62,14 @@ pub(super) fn status(second: u64) -> Value {
 /// Two leases: one with a running and an upcoming pass, and one that is due later.
 fn leases(second: u64) -> Value {
     let now = NOON + second * 1000;
+    let pass =
+        json!({"command": ["./sync", "--all"], "since_at": now - 95_000, "until_at": now - 35_000});
+    let next = json!({"place": 2, "command": ["./sync", "\u{1b}[2J"], "process": null, "pid": 4242, "until_at": 0, "live": true});
     json!([
-        {"name": "sync", "now": now, "due_at": null, "owed": true,
-            "current": {"running": true, "holder": "launched", "command": ["./sync", "--all"], "since_at": now - 95_000, "until_at": now - 35_000},
-            "next": {"command": ["./sync", "\u{1b}[2J"], "pid": 4242}},
-        {"name": "nightly", "now": now, "due_at": now + 40_000_000, "owed": false, "current": null, "next": null},
+        lease(
+            json!({"name": "sync", "now": now, "owed": true, "current": running(pass), "next": next})
+        ),
+        lease(json!({"name": "nightly", "now": now, "due_at": now + 40_000_000})),
     ])
 }
 

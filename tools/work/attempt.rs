@@ -1,7 +1,7 @@
 //! Works on one job: launches its command as a descendant of this process, waits until no process of the command is left, and reports
 //! the result.
 
-use crate::client::{Fields, fields, instant, rest};
+use crate::client::{fields, instant, rest};
 use crate::process::attached::{self, Own};
 use crate::process::{ClientOptions, WaitExtent, ending, has_ended, outcome};
 use crate::report::{Failure, tell};
@@ -13,6 +13,8 @@ use crate::work::streams::{Outlet, Tail, body};
 use crate::work::tally::{JobResult, LogForm, Verdict};
 use crate::work::watch::Watched;
 use serde_json::{Value, json};
+use sexton_api::process::Launch;
+use sexton_api::value::Number;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,8 +40,8 @@ pub(super) struct Attempts {
     pub(super) jobs: Jobs,
     pub(super) options: ClientOptions,
     pub(super) reports: Arc<Reports>,
-    /// The launch request for the command, without the fields that are added for each launch.
-    pub(super) command: Fields,
+    /// The launch of the command, without what is added for each launch.
+    pub(super) command: Launch,
     /// The command's name, for messages.
     pub(super) name: String,
     /// Idle commands that work on one job after another; `None` if each command works on a single job.
@@ -230,24 +232,24 @@ impl Attempts {
         }
     }
 
-    /// Launches the command with the given streams, and returns the id of its record. The inner error is that the command cannot be run
+    /// Launches a command with the given streams, and returns the id of its record. The inner error is that the command cannot be run
     /// at all; the outer error is that the coordinator cannot be reached or refuses the launch.
     pub(super) fn launch(
         &self,
         streams: &[BorrowedFd<'_>; 3],
-        more: Fields,
+        command: Launch,
         secret: Option<&str>,
     ) -> Result<Result<String, Failure>, Failure> {
-        let mut asked = self.command.clone();
-        asked.extend(more);
-        asked.extend(fields([
-            ("parent", self.jobs.own.as_str().into()),
-            ("bound", true.into()),
-            ("type", "worker".into()),
-            ("grace_ms", json!(self.bounds.grace.as_millis())),
-            // The command was checked for secrets when the run began, and the fields added for a job contain none.
-            ("allow_secrets", true.into()),
-        ]));
+        let grace_ms = self.bounds.grace.as_millis();
+        let asked = Launch {
+            parent: Some(self.jobs.own.clone()),
+            bound: true,
+            r#type: Some("worker".to_owned()),
+            grace_ms: Number(u32::try_from(grace_ms).unwrap_or(u32::MAX)),
+            // The command was checked for secrets when the run began, and what is added for a job contains none.
+            allow_secrets: true,
+            ..command
+        };
         // The secret goes only to the keeper, and is not stored in a record.
         let secret = secret.map(|it| (report::SECRET, it));
         let own = Own { env: secret.as_slice(), without: &OF_THIS, memory_max: self.bounds.memory };
@@ -307,15 +309,16 @@ impl Attempts {
         let input = body(&claim.body).map_err(|error| failed(&error))?;
         let (written, tail) = self.bounds.output.open().map_err(|error| failed(&error))?;
         let mut env = claim.env();
-        env.insert(report::ADDRESS.to_owned(), self.reports.address().into());
-        let labels = fields([
-            ("job", claim.id.to_string().into()),
-            ("queue", claim.queue.as_str().into()),
-            ("attempt", claim.attempts.to_string().into()),
-        ]);
-        let more = fields([("env", env.into()), ("labels", labels.into())]);
+        env.insert(report::ADDRESS.to_owned(), self.reports.address().to_owned());
+        let labels = [
+            ("job", claim.id.to_string()),
+            ("queue", claim.queue.as_str().to_owned()),
+            ("attempt", claim.attempts.to_string()),
+        ];
+        let labels = labels.map(|(name, value)| (name.to_owned(), value)).into();
+        let command = Launch { env, labels, ..self.command.clone() };
         let streams = [input.as_fd(), written.output.as_fd(), written.errors.as_fd()];
-        let id = match self.launch(&streams, more, Some(secret))? {
+        let id = match self.launch(&streams, command, Some(secret))? {
             Ok(id) => id,
             Err(failure) => return Ok(Outcome::NeverRan(failure)),
         };

@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 use sexton::actors::queue::QueueName;
 use sexton::clock::{Clock as _, SystemClock, Timestamp};
 use sexton::refusal::Reason;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The pause before a coordinator that cannot be reached is tried again.
@@ -387,16 +388,17 @@ impl Claim {
     }
 
     /// Returns the environment variables for the command.
-    pub(super) fn env(&self) -> Fields {
-        fields([
-            ("SEXTON_JOB_ID", self.id.to_string().into()),
-            ("SEXTON_JOB_QUEUE", self.queue.as_str().into()),
-            ("SEXTON_JOB_TYPE", self.kind().into()),
-            ("SEXTON_JOB_TENANT", self.tenant().into()),
-            ("SEXTON_JOB_ATTEMPT", self.attempts.to_string().into()),
+    pub(super) fn env(&self) -> BTreeMap<String, String> {
+        let set = [
+            ("SEXTON_JOB_ID", self.id.to_string()),
+            ("SEXTON_JOB_QUEUE", self.queue.as_str().to_owned()),
+            ("SEXTON_JOB_TYPE", self.kind()),
+            ("SEXTON_JOB_TENANT", self.tenant()),
+            ("SEXTON_JOB_ATTEMPT", self.attempts.to_string()),
             // Tokens only increase, so a resource can refuse a token that is older than one it has seen.
-            ("SEXTON_JOB_FENCE", self.token.to_string().into()),
-        ])
+            ("SEXTON_JOB_FENCE", self.token.to_string()),
+        ];
+        set.map(|(name, value)| (name.to_owned(), value)).into()
     }
 }
 

@@ -4,7 +4,7 @@
 //! A claim ends only when the worker has answered for it, or when it is certain that the worker and everything it started have exited.
 //! A worker whose answer is late, malformed or about another job is stopped.
 
-use crate::client::{fields, instant};
+use crate::client::instant;
 use crate::process::ending;
 use crate::report::Failure;
 use crate::span::DELAY_MS_MAX;
@@ -20,6 +20,8 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use sexton_api::process::Launch;
+use sexton_api::value::List;
 use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
@@ -218,16 +220,15 @@ impl Worker {
         };
         let (stream, theirs) = UnixStream::pair().map_err(failed)?;
         let (written, tail) = attempts.bounds.output.open().map_err(failed)?;
-        let mut words = vec![json!("sh"), json!("-c"), json!(SHELL), json!("sh")];
-        let command = attempts.command.get("command").and_then(Value::as_array);
-        words.extend(command.into_iter().flatten().cloned());
-        let env = fields([("SEXTON_JOB_LINES", "3".into())]);
-        let more = fields([("command", words.into()), ("env", env.into())]);
+        let mut words = ["sh", "-c", SHELL, "sh"].map(str::to_owned).to_vec();
+        words.extend(attempts.command.command.0.iter().cloned());
+        let env = [("SEXTON_JOB_LINES".to_owned(), "3".to_owned())].into();
+        let command = Launch { command: List(words), env, ..attempts.command.clone() };
         let streams = [theirs.as_fd(), written.output.as_fd(), written.errors.as_fd()];
         // A worker that does not read a job counts as late, like one that does not answer.
         let patience = attempts.bounds.time.map(|most| most.max(WAIT_MIN));
         stream.set_write_timeout(patience).map_err(failed)?;
-        let launched = attempts.launch(&streams, more, None)?;
+        let launched = attempts.launch(&streams, command, None)?;
         Ok(launched.map(|id| Self {
             id,
             stream,

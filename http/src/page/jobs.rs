@@ -1,7 +1,7 @@
 //! The jobs view: the jobs that match a filter, with their errors, and actions on all of them.
 
 use crate::call::Call;
-use crate::listing::{self, After};
+use crate::listing;
 use crate::page::frame::{Page, View};
 use crate::page::render::{self, Link, PageClock, count};
 use crate::page::routing;
@@ -15,6 +15,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use sexton::actors::queue::{JobSelection, JobView, Phase, QueueName};
 use sexton::text;
+use sexton_api::list::After;
 
 /// The phases of jobs that need attention, shown by default.
 const FAILED: [Phase; 3] = [Phase::Buried, Phase::Abandoned, Phase::Quarantined];
@@ -40,10 +41,10 @@ struct Filter {
     sure: Option<String>,
     /// The number of jobs that were just made ready, to be reported on the page.
     #[serde(default)]
-    retried: Option<After>,
+    retried: Option<u32>,
     /// The number of jobs that were just discarded, to be reported on the page.
     #[serde(default)]
-    discarded: Option<After>,
+    discarded: Option<u32>,
 }
 
 impl Filter {
@@ -85,8 +86,8 @@ async fn list(call: &Call) -> Result<Page, Problem> {
     let here = PageClock::of(&call.node);
     let next = next.map(|next| filter.link().with("after", next.to_string().as_bytes()));
     let main = html! {
-        @if let Some(done) = filter.retried { p.done role="status" { (text::count(done.0.into(), "job")) " made ready." } }
-        @if let Some(done) = filter.discarded { p.done role="status" { (text::count(done.0.into(), "job")) " discarded." } }
+        @if let Some(done) = filter.retried { p.done role="status" { (text::count(done.into(), "job")) " made ready." } }
+        @if let Some(done) = filter.discarded { p.done role="status" { (text::count(done.into(), "job")) " discarded." } }
         (asked(&filter))
         section #jobs data-live {
             (table(&found, here))

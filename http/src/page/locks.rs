@@ -1,7 +1,7 @@
 //! The locks view: leases, and holders and waiters of locks, both shown page by page; and the history of one lock.
 
 use crate::call::Call;
-use crate::listing::{self, After};
+use crate::listing;
 use crate::page::event_rows;
 use crate::page::frame::{Page, View};
 use crate::page::leases;
@@ -20,6 +20,7 @@ use sexton::handle::Events;
 use sexton::ids::{Seq, Slot};
 use sexton::replay::FollowedItem;
 use sexton::spine::event::{Event, Field};
+use sexton_api::list::After;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![

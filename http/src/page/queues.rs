@@ -1,7 +1,7 @@
 //! The queues view: queues by tenant and type, with their jobs by phase, and the busiest ones.
 
 use crate::call::Call;
-use crate::listing::{self, After};
+use crate::listing;
 use crate::page::frame::{Page, View};
 use crate::page::jobs;
 use crate::page::plot;
@@ -16,6 +16,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use sexton::actors::queue::{Phase, QueueName, QueueSelection, QueueView};
 use sexton::ids::Slot;
+use sexton_api::list::After;
 
 /// The maximum number of busiest queues shown above the list.
 const BUSIEST: u32 = 10;

@@ -8,6 +8,7 @@ use crate::ids::{ProcessId, Slot, Token};
 use crate::lookup::durable::Plain;
 use crate::schedule::Schedule;
 use serde::{Deserialize, Serialize};
+use sexton_api::lease;
 use std::sync::Arc;
 
 /// The command of a pass. It may be large, so it is shared rather than copied.
@@ -35,9 +36,9 @@ pub struct Settings {
 
 impl Settings {
     /// The default period, in milliseconds, as in Fossil (`BKOFCE_LEASE_TIME`).
-    pub const PERIOD_MS: u64 = 60_000;
+    pub const PERIOD_MS: u64 = lease::PERIOD_MS;
     /// The maximum for periods and time limits, in milliseconds: 366 days.
-    pub const SPAN_MS_MAX: u64 = 366 * 24 * 3_600_000;
+    pub const SPAN_MS_MAX: u64 = lease::SPAN_MS_MAX;
     /// The maximum length of the path of a log file, in bytes.
     pub const LOG_BYTES_MAX: usize = 4096;
 }

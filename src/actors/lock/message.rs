@@ -5,13 +5,13 @@
 //! `CHANGELOG.md`.
 
 use crate::actors::binding::{self, Binding};
-pub use crate::actors::lock::name::Name;
 use crate::actors::lock::part::{EndMore, Part};
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, Slot, Token};
 use crate::spine::effect::To;
 use crate::spine::machine::Refusal;
 use serde::{Deserialize, Serialize};
+pub use sexton_api::name::{Name, NameTooLong};
 
 /// The usual number of items in a part of a request: less than a millisecond of work.
 const PART: u32 = 512;

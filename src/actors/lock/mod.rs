@@ -4,7 +4,6 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `name.rs` | the names of locks and owners |
 //! | `message.rs` | messages, outcomes, queries and replies |
 //! | `entry.rs` | an entry: one owner of a lock or one contender for it |
 //! | `state.rs` | entries and their indexes; adding, removing and promoting an entry |
@@ -33,7 +32,6 @@ mod load;
 mod look;
 mod machine;
 mod message;
-mod name;
 mod observable;
 mod of_process;
 mod pages;
@@ -47,8 +45,8 @@ mod waking;
 pub use entry::Entry;
 pub use machine::LockMachine;
 pub use message::{
-    Contended, EntryView, Hold, LOCKS, LinePosition, LockState, Message, Name, Outcome, Query,
-    Ranking, Refused, Removal, Reply, Rules, Selection, Tie, ToHolder, View, Watch,
+    Contended, EntryView, Hold, LOCKS, LinePosition, LockState, Message, Name, NameTooLong,
+    Outcome, Query, Ranking, Refused, Removal, Reply, Rules, Selection, Tie, ToHolder, View, Watch,
 };
 pub use pages::Page;
 pub use part::{EndMore, Part};

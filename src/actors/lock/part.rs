@@ -2,9 +2,9 @@
 //!
 //! Change rule: these types are stored in the journal, see `message.rs`.
 
-use crate::actors::lock::name::Name;
 use crate::ids::{Seq, Slot, Token};
 use serde::{Deserialize, Serialize};
+use sexton_api::name::Name;
 
 /// The rest of a request to end all entries of an owner.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

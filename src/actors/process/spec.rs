@@ -4,6 +4,7 @@ use crate::actors::process::secret::{has_secret, is_secret_name};
 use crate::bytes::Bytes;
 use crate::ids::ProcessId;
 use serde::{Deserialize, Serialize};
+use sexton_api::process::Launch;
 
 /// What to run, and how. Never contains the values of secret variables, since it is stored: see the change rule in `persist/format.rs`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -198,17 +199,17 @@ pub fn kind_of(argv: &[Bytes]) -> &'static str {
 
 impl Spec {
     /// The highest signal number.
-    pub const SIGNAL_MAX: u8 = 64;
+    pub const SIGNAL_MAX: u8 = Launch::SIGNAL_MAX;
     /// The default first signal of a stop: SIGTERM.
     pub const STOP_SIGNAL: u8 = 15;
     /// The maximum number of arguments, including the program.
-    pub const ARGV_MAX: usize = 4096;
+    pub const ARGV_MAX: usize = Launch::ARGV_MAX;
     /// The maximum total size of arguments, environment and paths, in bytes.
     pub const BYTES_MAX: usize = 256 << 10;
     /// The maximum number of environment variables.
     pub const ENV_MAX: usize = 1024;
     /// The maximum grace period: one hour.
-    pub const GRACE_MS_MAX: u32 = 3_600_000;
+    pub const GRACE_MS_MAX: u32 = Launch::GRACE_MS_MAX;
     /// The maximum length of the text that marks readiness, in bytes.
     pub const LINE_BYTES_MAX: usize = 1024;
     /// The maximum number of resource limits.
@@ -216,7 +217,7 @@ impl Spec {
     /// The minimum size at which output is rotated, in bytes.
     pub const OUTPUT_BYTES_MIN: u64 = 64 << 10;
     /// The maximum number of rotated files kept for one stream.
-    pub const OUTPUT_KEPT_MAX: u8 = 100;
+    pub const OUTPUT_KEPT_MAX: u8 = Launch::OUTPUT_KEPT_MAX;
 
     /// Returns whether one of the arguments looks like it contains a secret.
     pub fn has_secret(&self) -> bool {
