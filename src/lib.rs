@@ -134,7 +134,6 @@ extern crate self as sexton;
 pub mod actors;
 pub mod address;
 mod block_on;
-pub mod bytes;
 pub mod clock;
 pub mod config;
 mod decode;
@@ -148,12 +147,10 @@ pub mod node;
 pub mod persist;
 pub mod ports;
 pub mod protocols;
-pub use sexton_api::refusal;
+pub use sexton_api::{bytes, refusal};
 #[cfg(feature = "replay")]
 pub mod replay;
 pub mod schedule;
-#[cfg(feature = "schemas")]
-pub mod schemas;
 pub mod spine;
 pub mod status;
 #[doc(hidden)]

@@ -147,7 +147,7 @@ pub(crate) fn follow(target: &Target, wanted: &EventFilter<'_>, json: bool) -> R
     })?;
     ended.map_or(Ok(()), |Answer { body, .. }| {
         let said = serde_json::from_str(&body).unwrap_or_default();
-        Err(unknown_kind(&said, wanted.kind).unwrap_or_else(|| refused(said)))
+        Err(unknown_kind(&said, wanted.kind).unwrap_or_else(|| refused(&said)))
     })
 }
 

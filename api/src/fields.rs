@@ -266,7 +266,9 @@ impl ser::SerializeMap for Members {
     fn serialize_key<T: Serialize + ?Sized>(&mut self, name: &T) -> Result<(), Unwritable> {
         self.1 = match name.serialize(Encoder)? {
             Written::Json(Value::String(name)) => name,
-            _ => return Err(Unwritable("a member whose name is not text".to_owned())),
+            Written::Json(_) | Written::Bytes(_) | Written::Nothing => {
+                return Err(Unwritable("a member whose name is not text".to_owned()));
+            }
         };
         Ok(())
     }

@@ -10,11 +10,12 @@
 //! | [`refusal`] | the reasons for a refusal |
 //! | [`ids`] | sequence numbers, tokens, moments |
 //! | [`value`] | values with bounds |
-//! | [`name`], [`member`], [`text`] | names; bytes as members of JSON objects, and as text for users |
+//! | [`name`], [`bytes`], [`member`], [`text`] | names; shared bytes; bytes as members of JSON objects, and as text for users |
 //! | [`list`] | lists that are answered page by page |
 //! | [`binding`] | with what a right that is bound to a process ends |
 //! | [`fields`] (feature `client`) | writes a request as JSON |
 //! | [`lock`] | locks |
+//! | [`queue`], [`job`] | queues and the state of their jobs; adding, claiming and completing jobs |
 //! | [`lease`] | leases |
 //! | [`process`] | processes to launch |
 //! | [`audit`] | whether the parts of a coordinator agree |
@@ -32,11 +33,15 @@
 //! assert_eq!(request.wait.0, 60);
 //! ```
 
+#![warn(missing_docs)]
+
 pub mod audit;
 pub mod binding;
+pub mod bytes;
 #[cfg(feature = "client")]
 pub mod fields;
 pub mod ids;
+pub mod job;
 pub mod lease;
 pub mod list;
 pub mod lock;
@@ -44,6 +49,8 @@ pub mod member;
 pub mod name;
 pub mod operate;
 pub mod process;
+pub mod queue;
+mod queue_name;
 pub mod refusal;
 pub mod request;
 pub mod text;

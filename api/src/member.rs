@@ -60,14 +60,14 @@ impl Members {
     }
 }
 
-/// Declares a struct of names that an answer contains, to be flattened into the object around them.
-macro_rules! names {
-    ($($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $field:ident,)+ })+) => {
+/// Declares a struct of names or other bytes that an answer contains, to be flattened into the object around them.
+macro_rules! byte_members {
+    ($($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $field:ident: $type:ty,)+ })+) => {
         $(
             $(#[$meta])*
             #[derive(Clone, Debug, PartialEq, Eq)]
             #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-            pub struct $name { $($(#[$doc])* pub $field: $crate::name::Name,)+ }
+            pub struct $name { $($(#[$doc])* pub $field: $type,)+ }
 
             impl serde::Serialize for $name {
                 fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -80,11 +80,11 @@ macro_rules! names {
             impl<'de> serde::Deserialize<'de> for $name {
                 fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                     let members = $crate::member::Members::deserialize(deserializer)?;
-                    Ok(Self { $($field: $crate::name::Name::try_from(members.bytes(stringify!($field))?)
+                    Ok(Self { $($field: <$type>::try_from(members.bytes(stringify!($field))?)
                         .map_err(serde::de::Error::custom)?,)+ })
                 }
             }
         )+
     };
 }
-pub(crate) use names;
+pub(crate) use byte_members;

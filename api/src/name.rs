@@ -3,7 +3,7 @@
 //! A name may contain any bytes, a JSON string only text. So a member of an object that holds a name is written in one of two ways: as text
 //! under the member's name if it is UTF-8, and otherwise as base64 under that name with `_b64` appended.
 
-use crate::member::names;
+use crate::member::byte_members;
 use crate::text;
 use serde::de::{Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -109,49 +109,49 @@ impl TryFrom<Vec<u8>> for Name {
     }
 }
 
-names! {
+byte_members! {
     /// The names of an entry of a lock.
     EntryNames {
         /// The key of the lock.
-        key,
+        key: Name,
         /// The index below the key.
-        index,
+        index: Name,
         /// The owner that holds or waits for the lock. Each owner needs a unique name.
-        owner,
+        owner: Name,
     }
 
     /// The name of an owner.
     OwnerName {
         /// The owner that holds the lock.
-        owner,
+        owner: Name,
     }
 
     /// The name of a lease.
     LeaseName {
         /// The name of the lease.
-        name,
+        name: Name,
     }
 
     /// The names of a task.
     TaskNames {
         /// The task's display name.
-        name,
+        name: Name,
         /// The task's group.
-        group,
+        group: Name,
         /// The work id: no two tasks with the same work id are under way at the same time. Empty if the task has none.
-        work,
+        work: Name,
     }
 
     /// The name of a server.
     ServerName {
         /// The name of the server.
-        server,
+        server: Name,
     }
 
     /// The name of a group.
     GroupName {
         /// The name of the group.
-        group,
+        group: Name,
     }
 }
 

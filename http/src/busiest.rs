@@ -7,9 +7,8 @@ use crate::call::Call;
 use crate::lease_look;
 use crate::listing;
 use crate::problem::Problem;
-use crate::queue_look::{Queue, queue_shown};
+use crate::queue_look::queue_shown;
 use crate::route::{Docs, Large, Query, Route};
-use crate::schema::Number;
 use crate::scope::Scope;
 use crate::task_look::Task;
 use schemars::JsonSchema;
@@ -22,6 +21,8 @@ use sexton::refusal::Reason;
 use sexton_api::lease::Lease;
 use sexton_api::list::After;
 use sexton_api::name::EntryNames;
+use sexton_api::queue::Queue;
+use sexton_api::value::Number;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![Route::get(

@@ -468,10 +468,10 @@ impl<'de> Visitor<'de> for Anything {
 #[cfg(test)]
 mod tests {
     use super::{of_body, of_form, of_query};
-    use crate::schema::Number;
     use actix_web::http::header::HeaderMap;
     use sexton::actors::lock::Name;
     use sexton_api::name::EntryNames;
+    use sexton_api::value::Number;
 
     #[derive(Debug, serde::Deserialize)]
     struct Request {

@@ -11,7 +11,6 @@ use crate::problem::Problem;
 use crate::process::launching;
 use crate::process_shown::Process;
 use crate::route::{Body, Docs, Json, Route};
-use crate::schema::Number;
 use crate::scope::Scope;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,6 +23,7 @@ use sexton_api::lease::{
     self as api, Claimed, Finish, Lease, Renew, RunLimit, Span, Wait, Withdraw, Withdrawn,
 };
 use sexton_api::process::Launch;
+use sexton_api::value::Number;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;

@@ -33,7 +33,6 @@
 //! | `routes.rs` | the table of routes |
 //! | `openapi.rs` `schemas.rs` | the `OpenAPI` description of the routes and their types |
 //! | `shared.rs` | the state that connections share |
-//! | `schema.rs` | building blocks of requests and answers: bounded numbers, names, bytes |
 //! | `input.rs` | the conversion of queries and bodies to the types of requests |
 //! | `operate.rs` | the node: its status, metrics and health, checkpoints, and draining |
 //! | `audit.rs` | audits of the actors' state |
@@ -100,7 +99,6 @@ mod result;
 mod revocation;
 mod route;
 mod routes;
-mod schema;
 mod schemas;
 mod scope;
 mod service;

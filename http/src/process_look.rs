@@ -7,7 +7,6 @@ use crate::listing::{Listing, Written};
 use crate::problem::Problem;
 use crate::process_shown::Process;
 use crate::route::{Docs, Json, Large, Query, Route};
-use crate::schema::Number;
 use crate::scope::Scope;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,6 +14,7 @@ use sexton::actors::process::{Phase, Query as ProcessQuery, RecordView, Selectio
 use sexton::handle::{Left, Usage};
 use sexton::ids::ProcessId;
 use sexton::refusal::Reason;
+use sexton_api::value::Number;
 
 pub(crate) fn routes() -> Vec<Route> {
     use Reason::{Absent, Failed};

@@ -6,13 +6,13 @@
 use crate::call::Call;
 use crate::problem::Problem;
 use crate::route::{Body, Docs, Json, Route};
-use crate::schema::List;
 use crate::scope::Scope;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sexton::handle::{Left, ProcessError, Usage};
 use sexton::ids::ProcessId;
 use sexton::refusal::Reason;
+use sexton_api::value::List;
 use std::time::Duration;
 use tokio::time::timeout;
 

@@ -3,14 +3,10 @@
 
 use crate::call::Call;
 use crate::problem::Problem;
-use crate::route::{Body, Docs, Json, Route};
-use crate::schema::Number;
-use crate::scope::Scope;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use sexton::actors::queue::{JobSelection, Phase, QueueName};
+use crate::route::Route;
+use sexton::actors::queue::{JobSelection, Phase};
 use sexton::ids::Slot;
-use sexton::refusal::Reason;
+use sexton_api::queue::{BulkSelection, Discard, Discarded, Retried, Retry};
 
 /// The maximum number of jobs changed in one turn of the actor.
 const SHARE: u32 = 100;
@@ -19,51 +15,7 @@ const SHARE: u32 = 100;
 const SHARES_MAX: u32 = 16;
 
 pub(crate) fn routes() -> Vec<Route> {
-    use Reason::{DiskFull, Failed};
-    vec![
-        Route::post(
-            "/v1/queues/retry",
-            Scope::Use,
-            retry,
-            Docs {
-                id: "retry_jobs",
-                summary: "Retry jobs that match a filter",
-                more: "Makes the jobs ready, as if they had never been tried. A request handles up to `limit` jobs, and the answer shows where to continue.",
-                answer: "The number of jobs made ready, and where to continue.",
-            },
-            &[DiskFull, Failed],
-        ),
-        Route::post(
-            "/v1/queues/discard",
-            Scope::Use,
-            discard,
-            Docs {
-                id: "discard_jobs",
-                summary: "Delete jobs that match a filter",
-                more: "Claimed jobs are not deleted. A request handles up to `limit` jobs, and the answer shows where to continue.",
-                answer: "The number of jobs deleted, and where to continue.",
-            },
-            &[Failed],
-        ),
-    ]
-}
-
-/// The parameters of a bulk operation: the filter, the maximum number of jobs, and where to continue.
-#[derive(Deserialize, JsonSchema)]
-pub(crate) struct BulkSelection {
-    /// Only jobs of this queue.
-    pub(crate) queue: Option<QueueName>,
-    /// Only jobs of this type.
-    pub(crate) r#type: Option<String>,
-    /// Only jobs in this phase; abandoned, buried or quarantined ones if left out.
-    pub(crate) phase: Option<Phase>,
-    /// Only jobs whose last error contains this text.
-    pub(crate) error: Option<String>,
-    /// The maximum number of jobs to change.
-    #[serde(default)]
-    pub(crate) limit: Number<u32, 1, 1000, 1000>,
-    /// The `next` of the previous answer, to continue after it.
-    pub(crate) after: Option<Number<u32, 0, { u32::MAX as u64 }>>,
+    vec![Route::of(retry), Route::of(discard)]
 }
 
 /// The operation on each job that matches the filter.
@@ -91,35 +43,16 @@ impl BulkOperation {
     }
 }
 
-#[derive(Serialize, JsonSchema)]
-pub(crate) struct Retried {
-    /// The number of jobs made ready.
-    retried: u32,
-    /// The `after` for the next request, with the same filter; null once all jobs have been examined.
-    next: Option<u32>,
-}
-
 /// Retries the jobs that match a filter, by making them ready.
-async fn retry(call: &Call, Body(which): Body<BulkSelection>) -> Result<Json<Retried>, Problem> {
+async fn retry(call: &Call, Retry(which): Retry) -> Result<Retried, Problem> {
     let (retried, next) = each(call, which, BulkOperation::Retry).await?;
-    Ok(Json(Retried { retried, next }))
-}
-
-#[derive(Serialize, JsonSchema)]
-pub(crate) struct Discarded {
-    /// The number of jobs deleted.
-    discarded: u32,
-    /// The `after` for the next request, with the same filter; null once all jobs have been examined.
-    next: Option<u32>,
+    Ok(Retried { retried, next })
 }
 
 /// Deletes the jobs that match a filter.
-async fn discard(
-    call: &Call,
-    Body(which): Body<BulkSelection>,
-) -> Result<Json<Discarded>, Problem> {
+async fn discard(call: &Call, Discard(which): Discard) -> Result<Discarded, Problem> {
     let (discarded, next) = each(call, which, BulkOperation::Discard).await?;
-    Ok(Json(Discarded { discarded, next }))
+    Ok(Discarded { discarded, next })
 }
 
 /// Applies the operation to the selected jobs. Returns how many were changed, and where to continue if jobs are left to examine. Refuses a

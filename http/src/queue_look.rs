@@ -3,12 +3,11 @@
 //! A long answer is assembled from several queries to the actor, so that other requests are served in between.
 
 use crate::call::Call;
-use crate::job_shown::{Job, job_shown};
+use crate::job_shown::job_shown;
 use crate::listing::{self, Listing, Written};
 use crate::problem::Problem;
 use crate::process_look;
-use crate::route::{Docs, Json, Large, Query, Route};
-use crate::schema::JobText;
+use crate::route::{Docs, Json, Large, Listed, Query, Route};
 use crate::scope::Scope;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,7 +16,10 @@ use sexton::actors::queue::{
 };
 use sexton::clock::Timestamp;
 use sexton::refusal::Reason;
-use sexton_api::list::{After, Limit};
+use sexton_api::job::JobText;
+use sexton_api::queue::{
+    Chosen, Get, GetJob, Job, JobWithBody, Jobs, List, ListJobs, Next, Queue, Queues,
+};
 
 /// The phases, with their names in metrics and on pages.
 pub(crate) const PHASES: [(&str, Phase); 7] = [
@@ -34,58 +36,12 @@ pub(crate) const PHASES: [(&str, Phase); 7] = [
 const TYPES_MAX: usize = 1000;
 
 pub(crate) fn routes() -> Vec<Route> {
-    use Reason::{Absent, Failed, Large};
     vec![
-        Route::get(
-            "/v1/queues",
-            Scope::Read,
-            list,
-            Docs {
-                id: "list_queues",
-                summary: "List queues, with the number of jobs in each phase",
-                more: "A queue exists while it has jobs, is paused or throttled, or has clients that use it. Long lists are returned in pages. Together, the pages are not a consistent snapshot, but a queue that exists throughout is listed exactly once. The queues of a page are sorted by name.",
-                answer: "Queues.",
-            },
-            &[Failed, Large],
-        ),
-        Route::get(
-            "/v1/queues/queue",
-            Scope::Read,
-            queue,
-            Docs { id: "queue", summary: "Get a queue", more: "", answer: "The queue." },
-            &[Absent, Failed],
-        ),
-        Route::get(
-            "/v1/queues/jobs",
-            Scope::Read,
-            jobs,
-            Docs {
-                id: "list_jobs",
-                summary: "List jobs",
-                more: "Long lists are returned in pages. Together, the pages are not a consistent snapshot, but a job that does not change is listed exactly once. The jobs of a page are sorted by id. Bodies are not included: see `/v1/queues/job`.",
-                answer: "Jobs.",
-            },
-            &[Failed, Large],
-        ),
-        Route::get(
-            "/v1/queues/job",
-            Scope::Read,
-            job,
-            Docs { id: "job", summary: "Get a job with its body", more: "", answer: "The job." },
-            &[Absent, Failed, Large],
-        ),
-        Route::get(
-            "/v1/queues/next",
-            Scope::Read,
-            next,
-            Docs {
-                id: "next_queue",
-                summary: "Get a random queue from which a job can be claimed",
-                more: "Each such queue is equally likely. Queues that are paused, throttled or read-only are excluded.",
-                answer: "The queue.",
-            },
-            &[Absent, Failed],
-        ),
+        Route::of_list::<List, _>(list),
+        Route::of(queue),
+        Route::of_list::<ListJobs, _>(jobs),
+        Route::of_list::<GetJob, _>(job),
+        Route::of(next),
         Route::get(
             "/v1/queues/config",
             Scope::Read,
@@ -101,74 +57,10 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-#[derive(Deserialize, JsonSchema)]
-pub(crate) struct QueueFilter {
-    /// Only queues of this tenant. An empty string means the default tenant.
-    tenant: Option<String>,
-    /// Only queues of this type.
-    r#type: Option<String>,
-    /// The maximum number of queues to return.
-    #[serde(default)]
-    limit: Limit,
-    /// The value of `next` in the previous answer, to get the page that follows.
-    after: Option<After>,
-}
-
-/// The state of a queue.
-#[expect(
-    clippy::struct_field_names,
-    reason = "these are the names of the JSON fields, which must not change"
-)]
-#[derive(Serialize, JsonSchema)]
-pub(crate) struct Queue {
-    queue: QueueName,
-    /// The tenant; empty for the default one.
-    tenant: String,
-    r#type: String,
-    /// The number of jobs that can be claimed.
-    ready: u32,
-    /// The number of ready jobs with a priority below 1024.
-    urgent: u32,
-    /// The number of jobs that become ready after a delay.
-    delayed: u32,
-    /// The number of jobs that are being worked on.
-    claimed: u32,
-    /// The number of jobs that failed or were deferred and will be retried.
-    retrying: u32,
-    /// The number of jobs set aside by clients.
-    buried: u32,
-    /// The number of jobs that used up their tries or were cancelled.
-    abandoned: u32,
-    /// The number of jobs set aside after too many crashes.
-    quarantined: u32,
-    /// The number of clients that wait for a job of the queue.
-    waiting: u32,
-    /// The number of beanstalkd clients that use the queue.
-    using: u32,
-    /// The number of beanstalkd clients that watch the queue.
-    watching: u32,
-    /// The number of jobs added since the queue was created or the coordinator started, whichever is later, including jobs
-    /// that existed at startup.
-    total: u64,
-    /// The number of jobs deleted since the queue was created or the coordinator started, whichever is later.
-    deletes: u64,
-    /// The number of pauses since the queue was created or the coordinator started, whichever is later.
-    pauses: u64,
-    /// Milliseconds until the pause of the queue ends; null if the queue is not paused.
-    paused_ms: Option<u64>,
-    /// Milliseconds until the throttle allows a claim; null if one is allowed now.
-    throttled_ms: Option<u64>,
-}
-
-#[derive(Serialize, JsonSchema)]
-pub(crate) struct Queues {
-    queues: Vec<Written<Queue>>,
-    /// The value to pass as `after` in the next request, with the same filter; null on the last page.
-    next: Option<After>,
-}
-
 /// Returns up to `limit` queues, and where to continue.
-async fn list(call: &Call, Query(filter): Query<QueueFilter>) -> Result<Large<Queues>, Problem> {
+impl Listed<Queues> for Queues<Written<Queue>> {}
+
+async fn list(call: &Call, filter: List) -> Result<Large<Queues<Written<Queue>>>, Problem> {
     let queues = call.node.queues();
     let page = async |from, most| {
         let selection = QueueSelection {
@@ -188,46 +80,17 @@ async fn list(call: &Call, Query(filter): Query<QueueFilter>) -> Result<Large<Qu
     Ok(Large(Queues { queues, next }, place))
 }
 
-#[derive(Deserialize, JsonSchema)]
-pub(crate) struct OneQueue {
-    queue: QueueName,
-}
-
 /// Returns a queue.
-async fn queue(call: &Call, Query(of): Query<OneQueue>) -> Result<Json<Queue>, Problem> {
+async fn queue(call: &Call, of: Get) -> Result<Queue, Problem> {
     let view = call.node.queues().queue(&of.queue).await;
     let view = view.map_err(|error| Problem::from(error).naming("queue"))?;
-    Ok(Json(queue_shown(&view, call.node.now())))
-}
-
-#[derive(Deserialize, JsonSchema)]
-pub(crate) struct JobFilter {
-    /// Only jobs of this queue.
-    queue: Option<QueueName>,
-    /// Only jobs of this type.
-    r#type: Option<String>,
-    /// Only jobs in this phase.
-    phase: Option<Phase>,
-    /// Only jobs whose last error contains this text.
-    error: Option<String>,
-    /// Only jobs whose claim is bound to the process with this id.
-    process: Option<String>,
-    /// The maximum number of jobs to return.
-    #[serde(default)]
-    limit: Limit,
-    /// The value of `next` in the previous answer, to get the page that follows.
-    after: Option<After>,
-}
-
-#[derive(Serialize, JsonSchema)]
-pub(crate) struct Jobs {
-    jobs: Vec<Written<Job>>,
-    /// The value to pass as `after` in the next request, with the same filter; null on the last page.
-    next: Option<After>,
+    Ok(queue_shown(&view, call.node.now()))
 }
 
 /// Returns up to `limit` jobs, and where to continue.
-async fn jobs(call: &Call, Query(filter): Query<JobFilter>) -> Result<Large<Jobs>, Problem> {
+impl Listed<Jobs> for Jobs<Written<Job>> {}
+
+async fn jobs(call: &Call, filter: ListJobs) -> Result<Large<Jobs<Written<Job>>>, Problem> {
     let queues = call.node.queues();
     let process = process_look::id(filter.process.as_deref(), "process")?;
     let page = async |from, most| {
@@ -251,25 +114,10 @@ async fn jobs(call: &Call, Query(filter): Query<JobFilter>) -> Result<Large<Jobs
     Ok(Large(Jobs { jobs, next }, place))
 }
 
-#[derive(Deserialize, JsonSchema)]
-pub(crate) struct OneJob {
-    /// The job's id.
-    id: u64,
-}
-
-#[derive(Serialize, JsonSchema)]
-pub(crate) struct JobWithBody {
-    #[serde(flatten)]
-    job: Job,
-    #[serde(flatten)]
-    text: JobText,
-}
-
 /// Returns a job with its body.
-async fn job(
-    call: &Call,
-    Query(OneJob { id }): Query<OneJob>,
-) -> Result<Large<JobWithBody>, Problem> {
+impl Listed<JobWithBody> for JobWithBody {}
+
+async fn job(call: &Call, GetJob { id }: GetJob) -> Result<Large<JobWithBody>, Problem> {
     // The permit bounds memory if many clients request bodies without reading the answers.
     let place = call.room().large().await?;
     let (view, body) = call.node.queues().job_with_body(id).await?;
@@ -278,24 +126,8 @@ async fn job(
     Ok(Large(JobWithBody { job, text }, place))
 }
 
-#[derive(Deserialize, JsonSchema)]
-pub(crate) struct OfTypes {
-    /// A comma-separated list of at most 1,000 job types. Only queues of these types are considered; if left out or empty,
-    /// all queues are.
-    #[serde(default)]
-    types: String,
-}
-
-#[derive(Serialize, JsonSchema)]
-pub(crate) struct Next {
-    queue: QueueName,
-    /// The tenant; empty for the default one.
-    tenant: String,
-    r#type: String,
-}
-
 /// Returns a random queue from which a job can be claimed.
-async fn next(call: &Call, Query(of): Query<OfTypes>) -> Result<Json<Next>, Problem> {
+async fn next(call: &Call, of: Next) -> Result<Chosen, Problem> {
     let kinds = of.types.split(',').filter(|kind| !kind.is_empty());
     let kinds: Vec<String> = kinds.map(str::to_owned).collect();
     if kinds.len() > TYPES_MAX {
@@ -304,7 +136,7 @@ async fn next(call: &Call, Query(of): Query<OfTypes>) -> Result<Json<Next>, Prob
     let chosen = call.node.queues().next(&kinds).await?;
     let words = "no matching queue has a job that can be claimed";
     let queue = chosen.ok_or_else(|| Problem::new(Reason::Absent, words))?;
-    Ok(Json(Next { tenant: text(queue.tenant()), r#type: text(queue.kind()), queue }))
+    Ok(Chosen { tenant: text(queue.tenant()), r#type: text(queue.kind()), queue })
 }
 
 #[derive(Deserialize, JsonSchema)]

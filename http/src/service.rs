@@ -7,7 +7,6 @@ use crate::call::Call;
 use crate::problem::Problem;
 use crate::process_shown::{self, lost, signal};
 use crate::route::{Body, Docs, Json, Query, Route};
-use crate::schema::Number;
 use crate::scope::Scope;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,6 +16,7 @@ use sexton::handle::{ProcessError, Services};
 use sexton::refusal::Reason;
 use sexton::text;
 use sexton_api::process::Failed;
+use sexton_api::value::Number;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -287,13 +287,13 @@ impl Instance {
             restarts: view.restarts,
             next_at: view.next.map(at),
             run_dir: run_dir.map(|dir| dir.display().to_string()),
-            last: view.last.map(LastEnd::of),
+            last: view.last.as_ref().map(LastEnd::of),
         }
     }
 }
 
 impl LastEnd {
-    fn of(last: Last) -> Self {
+    fn of(last: &Last) -> Self {
         Self {
             process: last.process.to_string(),
             ended_at: at(last.at),

@@ -5,7 +5,6 @@ use crate::call::Call;
 use crate::lease::turn_of;
 use crate::problem::Problem;
 use crate::route::{Body, Docs, Json, Query, Route};
-use crate::schema::Number;
 use crate::scope::Scope;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,6 +18,7 @@ use sexton::handle::TaskError;
 use sexton::ids::ProcessId;
 use sexton::refusal::Reason;
 use sexton_api::name::{GroupName, ServerName};
+use sexton_api::value::Number;
 
 /// The path to which inventories are posted. It accepts larger requests than most paths.
 pub(crate) const INVENTORY: &str = "/v1/servers/inventory";

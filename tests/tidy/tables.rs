@@ -6,7 +6,6 @@
 pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
     ("src/ids.rs", &[]),
     ("src/clock.rs", &["ids"]),
-    ("src/bytes.rs", &["text"]),
     ("src/schedule/", &["clock", "schedule"]),
     // The content of records does not depend on their encoding.
     ("src/decode.rs", &[]),
@@ -23,7 +22,6 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
     ),
     ("src/thread.rs", &["spine::guard"]),
     ("src/persist/", &["clock", "decode", "ids", "persist", "thread"]),
-    ("src/schemas.rs", &["actors"]),
     // This file lists all actors.
     ("src/actors/mod.rs", &["actors", "actors_of_a_node", "ids", "list_of_actors", "spine"]),
     ("src/spine/", &["clock", "decode", "ids", "lookup::pages", "persist", "spine", "thread"]),

@@ -1,8 +1,6 @@
 //! The fields of a request, and the coordinator's answer.
 
 use crate::report::{Failure, reason_of};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -22,35 +20,6 @@ pub(crate) type Fields = Map<String, Value>;
 pub(crate) fn fields<const COUNT: usize>(members: [(&str, Value); COUNT]) -> Fields {
     let members = members.into_iter().filter(|(_, value)| !value.is_null());
     members.map(|(field, value)| (field.to_owned(), value)).collect()
-}
-
-/// Encodes bytes as the text field `name`, or as `name_b64` in base64 if they are not UTF-8 or if base64 is shorter. A control character
-/// can take six bytes in JSON, so using the shorter form keeps every allowed value within the size limit of a request.
-pub(crate) fn bytes(name: &str, bytes: Vec<u8>) -> Fields {
-    let encoded = |bytes: &[u8]| (format!("{name}_b64"), STANDARD.encode(bytes).into());
-    let member: (String, Value) = match String::from_utf8(bytes) {
-        Ok(text) => {
-            let in_base64 = text.len().div_ceil(3) * 4;
-            let as_text = Value::from(text.as_str());
-            if as_text.to_string().len() - 2 > in_base64 {
-                encoded(text.as_bytes())
-            } else {
-                (name.to_owned(), as_text)
-            }
-        }
-        Err(bytes) => encoded(bytes.as_bytes()),
-    };
-    Fields::from_iter([member])
-}
-
-/// Returns the bytes of the text field `name` or, if that is missing, of the base64 field `name_b64`. The result is empty if both are
-/// missing or invalid.
-pub(crate) fn bytes_of(said: &Value, name: &str) -> Vec<u8> {
-    let member = |name: &str| said.get(name).and_then(Value::as_str);
-    let encoded = member(&format!("{name}_b64"));
-    let decoded = encoded.and_then(|encoded| STANDARD.decode(encoded).ok());
-    let text = member(name).map(|text| text.as_bytes().to_vec());
-    text.or(decoded).unwrap_or_default()
 }
 
 impl Answer {

@@ -188,15 +188,24 @@ pub(crate) fn send_once(
     fields: Map<String, Value>,
     key: &str,
 ) -> Result<Answer, Failure> {
+    again(&target.under(key), path, fields)
+}
+
+/// Posts fields to a path, and repeats the request as [`send_once`] does: either the target has an idempotency key, or a repetition of the
+/// request changes nothing more.
+pub(super) fn again(
+    target: &Target,
+    path: &str,
+    fields: Map<String, Value>,
+) -> Result<Answer, Failure> {
     let began = instant();
-    let target = target.under(key);
     let asked = Value::Object(fields);
     let body = asked.to_string();
-    let mut pauses = Pauses::of(&target);
+    let mut pauses = Pauses::of(target);
     let (mut outage, mut note): (Option<Outage>, Option<Outage>) = (None, None);
     loop {
         let most = if outage.is_some() { RETURN_MAX } else { CROWDED_MAX };
-        let failure = match ask(&target, ("POST", path, &body), TIMEOUT) {
+        let failure = match ask(target, ("POST", path, &body), TIMEOUT) {
             Ok(answer) if answer.is_refused_as(Reason::Waits) && began.elapsed() < most => {
                 note.get_or_insert_with(|| Outage::begin(CROWDED));
                 pauses.rest(most);

@@ -16,9 +16,9 @@ mod returning;
 mod target;
 mod typed;
 
-pub(crate) use answer::{Answer, Fields, bytes, bytes_of, fields, with_query};
+pub(crate) use answer::{Answer, Fields, fields, with_query};
 pub(crate) use ask::{
     Outage, change, drawn, follow, get, instant, look, rest, send, send_once, send_within,
 };
 pub(crate) use target::{Target, Where, resolved};
-pub(crate) use typed::{Answered, Reply, ask, request, wait};
+pub(crate) use typed::{Answered, Reply, ask, post, request, wait};

@@ -1,7 +1,7 @@
 //! Requests by their types: see `sexton_api`.
 
 use crate::client::answer::{Answer, Fields, read, with_query};
-use crate::client::ask::{look, new_key, once, send, send_once};
+use crate::client::ask::{again, look, new_key, once, send, send_once};
 use crate::client::target::Target;
 use crate::report::Failure;
 use serde::de::DeserializeOwned;
@@ -48,6 +48,11 @@ impl<A: DeserializeOwned> Reply<A> {
         self.answer.is_refused_as(reason)
     }
 
+    /// Returns the reason for the refusal, if this is one, and its reason is known.
+    pub(crate) fn refusal(&self) -> Option<Reason> {
+        self.answer.refusal()
+    }
+
     /// Replaces the detail of a refusal.
     pub(crate) fn with_detail(self, detail: String) -> Self {
         Self::new(self.answer.with_detail(detail))
@@ -58,28 +63,38 @@ impl<A: DeserializeOwned> Reply<A> {
         &self.answer.body
     }
 
+    /// Returns the answer to a request that was carried out.
+    pub(crate) fn value(&self) -> Result<A, Failure> {
+        read(&self.answer.body)
+    }
+
     /// Returns the answer. If the request was refused, fails as `refused` says.
     pub(crate) fn success(
         self,
-        refused: impl FnOnce(Value) -> Failure,
+        refused: impl FnOnce(&Value) -> Failure,
     ) -> Result<Answered<A>, Failure> {
         if !self.is_success() {
-            return Err(refused(self.answer.json()?));
+            return Err(refused(&self.answer.json()?));
         }
-        Ok(Answered { value: read(&self.answer.body)?, body: self.answer.body })
+        Ok(Answered { value: self.value()?, body: self.answer.body })
     }
 }
 
-/// Sends a request. One that a repetition would carry out twice has a new idempotency key, and is repeated while the coordinator restarts or
-/// too many requests are waiting.
+/// Sends a request, and repeats it while the coordinator restarts or too many requests are waiting. One that a repetition would carry out
+/// twice has a new idempotency key.
 pub(crate) fn ask<R: Request>(target: &Target, asked: &R) -> Result<Reply<R::Answer>, Failure> {
     let (path, fields) = (R::ROUTE.path, fields::of(asked));
     let answer = match (R::ROUTE.method, R::ROUTE.repeat) {
         (Method::Get, _) => look(target, path, &fields),
-        (Method::Post, Repeat::Freely) => send(target, path, fields, 0),
+        (Method::Post, Repeat::Freely) => again(target, path, fields),
         (Method::Post, Repeat::WithKey) => send_once(target, path, fields, &new_key()?),
     };
     answer.map(Reply::new)
+}
+
+/// Posts fields to a path whose request has no type yet.
+pub(crate) fn post(target: &Target, path: &str, fields: Fields) -> Result<Reply<Value>, Failure> {
+    send(target, path, fields, 0).map(Reply::new)
 }
 
 /// Sends a request that may take `wait` seconds, in its field `wait`. It is repeated for that long while the coordinator restarts or too many
@@ -111,5 +126,5 @@ pub(crate) fn request<R: Request>(
         Method::Post => "POST",
     };
     let reply = Reply::new(once(target, (method, &path, &body), patience)?);
-    reply.success(|said| Failure::refused(&said, helps))
+    reply.success(|said| Failure::refused(said, helps))
 }

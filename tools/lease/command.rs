@@ -17,7 +17,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 /// The maximum number of leases per request.
-const PAGE: u64 = 1000;
+const PAGE: u32 = 1000;
 
 /// Run background work one pass at a time, at most once per period, without losing a request for it
 ///
@@ -160,7 +160,7 @@ impl Lease {
                 options.tell(&options.ask(&Get { name })?, page::whole)
             }
             Action::List { prefix, limit } => options.list(prefix.unwrap_or_default(), limit),
-            Action::Check { which } => options.check(which.name),
+            Action::Check { which } => options.check(&which.name),
             Action::Enable { which } => options.disable(which.name, false),
             Action::Disable { which } => options.disable(which.name, true),
             Action::Import { which: LeaseSelector { name }, text } => {
@@ -172,7 +172,7 @@ impl Lease {
 }
 
 impl ClientOptions {
-    fn check(&self, name: Name) -> Result<(), Failure> {
+    fn check(&self, name: &Name) -> Result<(), Failure> {
         let answer = self.ask(&Check { name: name.clone() })?;
         if self.json {
             print(&answer.body)?;
@@ -225,7 +225,7 @@ impl ClientOptions {
         let mut asked = List { prefix, ..List::default() };
         loop {
             let left = limit - leases.len() as u64;
-            asked.limit = Number(u32::try_from(left.min(PAGE)).unwrap_or(u32::MAX));
+            asked.limit = Number(u32::try_from(left).unwrap_or(PAGE).min(PAGE));
             let page = self.ask(&asked)?;
             if self.json {
                 written.extend(page.raw::<Leases<Value>>()?.leases);

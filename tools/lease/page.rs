@@ -287,7 +287,7 @@ pub(crate) mod tests {
     use sexton_api::lease::Lease;
 
     /// Returns a lease with these fields, and no more than a lease needs.
-    pub(crate) fn lease(fields: Value) -> Value {
+    pub(crate) fn lease(fields: &Value) -> Value {
         let mut lease = json!({
             "name": "sync", "period_ms": 60_000, "no_delay": false, "disabled": false, "max_run_ms": 0, "command": null,
             "schedule": null, "zone": null, "catch_up": false, "logfile": null, "due_at": null, "missed": null, "begun": 0,
@@ -298,7 +298,7 @@ pub(crate) mod tests {
     }
 
     /// Returns a pass with these fields, and no more than a pass needs.
-    pub(crate) fn pass(fields: Value) -> Value {
+    pub(crate) fn pass(fields: &Value) -> Value {
         let mut pass = json!({
             "token": 1, "place": 1, "holder": "launched", "pid": 17, "process": null, "command": null, "status": null, "since_at": 0,
             "until_at": 0, "running": true, "stopping": false, "warnings": 0, "max_run_ms": null, "ended_at": null, "code": null,
@@ -308,7 +308,7 @@ pub(crate) mod tests {
         pass
     }
 
-    fn with(object: &mut Value, fields: Value) {
+    fn with(object: &mut Value, fields: &Value) {
         let fields = fields.as_object().expect("it should be an object").clone();
         object.as_object_mut().expect("it should be an object").extend(fields);
     }
@@ -318,10 +318,10 @@ pub(crate) mod tests {
         let fields = json!({
             "text": text,
             "now": 1_795_217_117_999_u64,
-            "current": pass(json!({"running": running})),
+            "current": pass(&json!({"running": running})),
             "next": next,
         });
-        serde_json::from_value(lease(fields)).expect("it should be a lease")
+        serde_json::from_value(lease(&fields)).expect("it should be a lease")
     }
 
     /// The expected lines are recorded from a real run of Fossil.

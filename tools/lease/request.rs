@@ -57,6 +57,6 @@ impl ClientOptions {
 }
 
 /// Converts a refusal to a failure.
-pub(super) fn refused(said: Value) -> Failure {
-    Failure::refused(&said, HELPS)
+pub(super) fn refused(said: &Value) -> Failure {
+    Failure::refused(said, HELPS)
 }

@@ -140,7 +140,7 @@ impl Run {
                 self.answered(options, &body.map_err(|failure| self.without_command(failure))?)
             }
             launch @ Some(_) => {
-                let body = self.request(options, launch)?;
+                let body = self.request(options, launch.as_ref())?;
                 self.answered(options, &body)
             }
         }
@@ -180,10 +180,10 @@ impl Run {
     }
 
     /// Requests a pass, and returns the answer.
-    fn request(&self, options: &ClientOptions, launch: Option<Launch>) -> Result<Value, Failure> {
+    fn request(&self, options: &ClientOptions, launch: Option<&Launch>) -> Result<Value, Failure> {
         let log = self.logfile.as_deref().map(log_file).transpose()?;
         let mut asked = fields([
-            ("launch", launch.as_ref().map(sexton_api::fields::of).into()),
+            ("launch", launch.map(sexton_api::fields::of).into()),
             ("period_ms", self.period.into()),
             ("no_delay", self.no_delay.into()),
             ("logfile", log.into()),
@@ -249,7 +249,7 @@ impl Run {
             Err(HandoverError::Refused(reason)) => Err(reason),
             Err(other) => return Err(other.into()),
         };
-        let body = self.request(options, Some(launch))?;
+        let body = self.request(options, Some(&launch))?;
         if self.report_refusal(&body) {
             return Ok(());
         }

@@ -25,7 +25,8 @@ pub(super) const HELD_ON: &str =
     "a longer --wait may help; `sexton lock list KEY` shows who else waits";
 
 /// Converts a refusal to a failure that names the holder, if the lock is held.
-pub(crate) fn refused(mut body: Value) -> Failure {
+pub(crate) fn refused(said: &Value) -> Failure {
+    let mut body = said.clone();
     if body.pointer("/reason") == Some(&Reason::Held.word().into()) {
         let words = match shown(&body, "owner").as_str() {
             "-" => "another owner held the lock and has just released it".to_owned(),
@@ -43,10 +44,10 @@ pub(crate) fn refused(mut body: Value) -> Failure {
 pub(super) fn refused_by_holder(
     target: &Target,
     lock: &Holder,
-    (body, has_waited): (Value, bool),
+    (body, has_waited): (&Value, bool),
 ) -> Failure {
     let is_held = body.pointer("/reason") == Some(&Reason::Held.word().into());
-    let named = shown(&body, "owner");
+    let named = shown(body, "owner");
     let mut failure = refused(body);
     if !is_held {
         return failure;

@@ -30,7 +30,7 @@ pub(super) fn ttl(text: &str) -> Result<u16, String> {
 }
 
 /// The maximum number of entries per request.
-const PAGE: u64 = 1000;
+const PAGE: u32 = 1000;
 
 /// Take, renew and release locks, and show who holds them
 ///
@@ -288,7 +288,7 @@ impl ClientOptions {
         let (mut entries, mut written) = (Vec::new(), Vec::new());
         loop {
             let left = limit - entries.len() as u64;
-            asked.limit = Number(u32::try_from(left.min(PAGE)).unwrap_or(PAGE as u32));
+            asked.limit = Number(u32::try_from(left).unwrap_or(PAGE).min(PAGE));
             let page = client::ask(&self.target, &asked)?.success(refused)?;
             if self.json {
                 let page: Locks<Value> = page.raw()?;

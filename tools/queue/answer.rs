@@ -1,9 +1,12 @@
 //! Requests about queues, and their answers: as text, as JSON, and as an exit status.
 
-use crate::client::{self, Answer, Fields, Target};
+use crate::client::{self, Answer, Answered, Fields, Reply, Target};
 use crate::report::{Failure, print};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
-use sexton::refusal::Reason;
+use sexton_api::queue::{Get, Queue, QueueName};
+use sexton_api::refusal::Reason;
+use sexton_api::request::Request;
 
 /// The advice if a job is too large.
 pub(super) const JOB_BYTES: &str = "`sexton serve --job-bytes` sets the maximum size of a job";
@@ -34,46 +37,54 @@ pub(super) struct ClientOptions {
 }
 
 impl ClientOptions {
-    /// Posts a request and prints the answer.
-    pub(super) fn act(
+    /// Sends a request, and prints the answer, as JSON or formatted by `page`. A refusal is printed as JSON, too.
+    pub(super) fn act<R: Request>(
         &self,
-        what: &str,
-        fields: Fields,
-        page: impl FnOnce(&Value) -> String,
+        asked: &R,
+        page: impl FnOnce(&R::Answer) -> String,
     ) -> Result<(), Failure> {
-        let answer = self.post(what, fields, 0)?;
-        self.tell(&answer, page).map(drop)
+        self.tell(client::ask(&self.target, asked)?, page).map(drop)
     }
 
-    /// Posts a request and returns the answer. A request that does not wait is carried out once even if it has to be repeated.
-    pub(super) fn post(&self, what: &str, fields: Fields, wait: u64) -> Result<Answer, Failure> {
-        let path = format!("/v1/queues/{what}");
-        if wait == 0 {
-            return client::change(&self.target, &path, fields);
+    /// Sends a request, and returns the answer.
+    pub(super) fn ask<R: Request>(&self, asked: &R) -> Result<Answered<R::Answer>, Failure> {
+        client::ask(&self.target, asked)?.success(refused)
+    }
+
+    /// Posts a request that has no type yet, once even if it has to be repeated, and returns the answer.
+    pub(super) fn post(&self, what: &str, fields: Fields) -> Result<Answer, Failure> {
+        client::change(&self.target, &format!("/v1/queues/{what}"), fields)
+    }
+
+    /// Returns the state of a queue; `None` if it does not exist.
+    pub(super) fn queue(&self, queue: &QueueName) -> Result<Option<Answered<Queue>>, Failure> {
+        let reply = client::ask(&self.target, &Get { queue: queue.clone() })?;
+        if reply.is_refused_as(Reason::Absent) {
+            return Ok(None);
         }
-        client::send(&self.target, &path, fields, wait)
+        reply.success(refused).map(Some)
     }
 
-    /// Reads a path below `/v1/queues`, with a query.
-    pub(super) fn get(&self, what: &str, query: &Fields) -> Result<Answer, Failure> {
-        client::look(&self.target, &format!("/v1/queues{what}"), query)
-    }
-
-    /// Prints an answer, as JSON or formatted by `page`, and returns its body. Fails if it is a refusal; as JSON, that is printed too.
-    pub(super) fn tell(
+    /// Prints an answer, as JSON or formatted by `page`, and returns it. Fails if it is a refusal; as JSON, that is printed too.
+    pub(super) fn tell<A: DeserializeOwned>(
         &self,
-        answer: &Answer,
-        page: impl FnOnce(&Value) -> String,
-    ) -> Result<Value, Failure> {
+        reply: Reply<A>,
+        page: impl FnOnce(&A) -> String,
+    ) -> Result<A, Failure> {
         if self.json {
-            print(&answer.body)?;
+            print(reply.body())?;
         }
-        let said = success(answer)?;
+        let said = reply.success(refused)?.value;
         if !self.json {
             print(&page(&said))?;
         }
         Ok(said)
     }
+}
+
+/// Converts a refusal to a failure with its advice.
+pub(super) fn refused(said: &Value) -> Failure {
+    Failure::refused(said, HELPS)
 }
 
 /// Returns the answer's body if the status is 200, otherwise the refusal with its advice.

@@ -81,7 +81,7 @@ fn parts(lines: &[Line]) -> Vec<&[Line]> {
 /// Adds the jobs of one request, and returns the id of each and whether it is new.
 fn add(options: &ClientOptions, part: &[Line]) -> Result<Vec<Value>, Failure> {
     let jobs: Vec<&Value> = part.iter().map(|(_, job)| job).collect();
-    let answer = options.post("push-all", fields([("jobs", json!(jobs))]), 0)?;
+    let answer = options.post("push-all", fields([("jobs", json!(jobs))]))?;
     let said = answer.json()?;
     if options.json && answer.status != 200 {
         print(&answer.body)?;

@@ -1,15 +1,15 @@
 //! Commands on all jobs that match a filter.
 
-use crate::client::{Fields, fields};
 use crate::progress::Progress;
-use crate::queue::answer::{ClientOptions, success};
+use crate::queue::answer::ClientOptions;
 use crate::queue::command::name;
 use crate::queue::list::{Status, total};
 use crate::report::{Failure, print, tell};
-use crate::text::{count, required};
+use crate::text::count;
 use clap::{ArgGroup, Args};
-use serde_json::{Value, json};
-use sexton::actors::queue::QueueName;
+use serde_json::json;
+use sexton_api::queue::{self, BulkSelection, QueueName};
+use sexton_api::value::Number;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -67,55 +67,62 @@ struct JobSelector {
 }
 
 /// The maximum number of jobs per request.
-const SHARE: u64 = 1000;
+const SHARE: u32 = 1000;
 
 impl Retry {
     pub(super) fn run(self, options: &ClientOptions) -> Result<(), Failure> {
-        self.which.each(options, ("retry", "retried"))
+        self.which.each(options, ("retry", "retried"), |which| {
+            let done = options.ask(&queue::Retry(which))?.value;
+            Ok((done.retried, done.next))
+        })
     }
 }
 
 impl Discard {
     pub(super) fn run(self, options: &ClientOptions) -> Result<(), Failure> {
-        self.which.each(options, ("discard", "discarded"))
+        self.which.each(options, ("discard", "discarded"), |which| {
+            let done = options.ask(&queue::Discard(which))?.value;
+            Ok((done.discarded, done.next))
+        })
     }
 }
 
 impl JobSelector {
-    fn fields(&self) -> Fields {
-        fields([
-            ("queue", json!(self.queue)),
-            ("type", json!(self.r#type)),
-            ("phase", json!(self.status.map(Status::word))),
-            ("error", json!(self.error)),
-        ])
+    fn selection(&self) -> BulkSelection {
+        BulkSelection {
+            queue: self.queue.clone(),
+            r#type: self.r#type.clone(),
+            phase: self.status.map(Status::phase),
+            error: self.error.clone(),
+            ..BulkSelection::default()
+        }
     }
 
-    /// Sends requests until no matching job is left or the limit is reached, and prints how many jobs were changed.
+    /// Sends requests by `change`, which returns how many jobs one changed and where to continue, until no matching job is left or the limit
+    /// is reached, and prints how many jobs were changed.
     fn each(
         &self,
         options: &ClientOptions,
         (what, done): (&str, &'static str),
+        change: impl Fn(BulkSelection) -> Result<(u32, Option<u32>), Failure>,
     ) -> Result<(), Failure> {
         let so_far = Arc::new(AtomicU64::new(0));
         let shown = Arc::clone(&so_far);
         let words = move || Some(format!("{done} {}", count(shown.load(Ordering::Relaxed), "job")));
         let progress = Progress::start(words, tell);
-        let mut fields = self.fields();
+        let mut which = self.selection();
         loop {
             let most = self.limit.map_or(u64::MAX, |most| most - so_far.load(Ordering::Relaxed));
             if most == 0 {
                 break;
             }
-            fields.insert("limit".to_owned(), most.min(SHARE).into());
-            let mut body = success(&options.post(what, fields.clone(), 0)?)?;
-            let some = required(&body, &format!("/{done}"))?;
-            so_far.fetch_add(some, Ordering::Relaxed);
-            let next = body.get_mut("next").map_or(Value::Null, Value::take);
-            if next.is_null() {
+            which.limit = Number(u32::try_from(most).unwrap_or(SHARE).min(SHARE));
+            let (some, next) = change(which.clone())?;
+            so_far.fetch_add(some.into(), Ordering::Relaxed);
+            which.after = next.map(Number);
+            if next.is_none() {
                 break;
             }
-            fields.insert("after".to_owned(), next);
         }
         drop(progress);
         let all = so_far.load(Ordering::Relaxed);
@@ -139,10 +146,10 @@ impl JobSelector {
             Some(queue) => options.named(std::slice::from_ref(queue))?,
             None => options.of_type(self.r#type.as_deref())?,
         };
-        let found = match (total(&queues, "retrying"), total(&queues, "delayed")) {
-            (Ok(0), Ok(0)) | (Err(_), _) | (_, Err(_)) => return Ok(()),
-            (Ok(0), Ok(delayed)) => (delayed, "delayed", "delayed"),
-            (Ok(retrying), _) => (retrying, "retrying", "waiting to be retried"),
+        let found = match (total(&queues, |it| it.retrying), total(&queues, |it| it.delayed)) {
+            (0, 0) => return Ok(()),
+            (0, delayed) => (delayed, "delayed", "delayed"),
+            (retrying, _) => (retrying, "retrying", "waiting to be retried"),
         };
         let (count_of, phase, words) = found;
         let (verb, them) = if count_of == 1 { ("is", "it") } else { ("are", "them") };
@@ -167,9 +174,8 @@ impl JobSelector {
 /// Prints a note if the queue does not exist, since its name may be misspelt. If the name is a number, which is probably a job id, fails
 /// instead.
 fn note_if_absent(options: &ClientOptions, queue: &QueueName) -> Result<(), Failure> {
-    let answer = options.get("/queue", &fields([("queue", json!(queue))]))?;
-    if answer.status != 404 {
-        return success(&answer).map(drop);
+    if options.queue(queue)?.is_some() {
+        return Ok(());
     }
     let words = format!("there is no queue {queue}");
     if queue.as_str().bytes().all(|byte| byte.is_ascii_digit()) {

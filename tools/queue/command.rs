@@ -1,20 +1,22 @@
 //! The subcommands of `sexton queue`.
 
 use crate::client::Where;
-use crate::client::{Fields, fields};
 use crate::numbers;
 use crate::numbers::between;
 use crate::queue::answer::ClientOptions;
 use crate::queue::bulk::{Discard, Retry};
 use crate::queue::config::Configured;
-use crate::queue::job::{BoundTo, ClaimSelector, Popped, Pushed, Release, Span};
+use crate::queue::job::{BoundTo, ClaimSelector, Popped, Pushed, Release, Span, change};
 use crate::queue::list::{NextQueue, QueueStatistics, ShowQueues};
 use crate::queue::result::ShowResult;
 use crate::report::{Failure, tell};
-use crate::text::{count, number};
+use crate::text::count;
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
-use serde_json::{Value, json};
-use sexton::actors::queue::QueueName;
+use sexton_api::ids::Token;
+use sexton_api::job::{Ack, Bury, Defer, Fail, Report};
+use sexton_api::queue::{self, Cancel, Cancelled, Flush, Kick, KickJob, Pause, QueueName, Repush};
+use sexton_api::request::Request;
+use sexton_api::value::Number;
 
 /// Add jobs to queues, claim and finish them, and show their state
 ///
@@ -233,47 +235,54 @@ impl Action {
         match self {
             Self::Push(pushed) => pushed.run(options),
             Self::Pop(popped) => popped.run(options),
-            Self::Ack(done) => done.run(options, "ack", fields([])),
-            Self::Fail { done, retry_after, error } => {
-                done.run(options, "fail", again(retry_after, error))
+            Self::Ack(ClaimSelector { id, token }) => {
+                options.act(&Ack { id, token: Token(token) }, |_| "done\n".to_owned())
             }
-            Self::Defer { done, retry_after, error } => {
-                done.run(options, "defer", again(retry_after, error))
+            Self::Fail { done: ClaimSelector { id, token }, retry_after, error } => {
+                let (token, retry_after_ms) = (Token(token), retry_after.map(Span::number));
+                change(options, &Fail { id, token, retry_after_ms, error, crashed: false })
             }
-            Self::Report { done, percent, text } => {
-                let more = fields([("percent", json!(percent)), ("text", json!(text))]);
-                done.run(options, "report", more)
+            Self::Defer { done: ClaimSelector { id, token }, retry_after, error } => {
+                let (token, retry_after_ms) = (Token(token), retry_after.map(Span::number));
+                change(options, &Defer { id, token, error, retry_after_ms, interrupted: false })
             }
-            Self::Touch { done, bound } => done.run(options, "touch", bound.fields()),
+            Self::Report { done: ClaimSelector { id, token }, percent, text } => {
+                let percent = Some(Number(percent.into()));
+                change(options, &Report { id, token: Token(token), percent, text })
+            }
+            Self::Touch { done, bound } => change(options, &bound.touch(&done)),
             Self::Release(given) => given.run(options),
-            Self::Bury { done, priority } => {
-                done.run(options, "bury", fields([("priority", json!(priority))]))
+            Self::Bury { done: ClaimSelector { id, token }, priority } => {
+                change(options, &Bury { id, token: Token(token), priority })
             }
-            Self::Delete { id } => {
-                options.act("delete", fields([("id", json!(id))]), |_| "deleted\n".to_owned())
-            }
-            Self::Kick { id: Some(id), .. } => kick_job(options, id),
+            Self::Delete { id } => options.act(&queue::Delete { id }, |_| "deleted\n".to_owned()),
+            Self::Kick { id: Some(id), .. } => options.act(&KickJob { id }, |it| match it.kicked {
+                0 => "already ready\n".to_owned(),
+                _ => changed("kicked", it.kicked),
+            }),
             Self::Kick { queue, count, .. } => {
-                let members = [("queue", json!(queue)), ("count", json!(count))];
-                options.queue("kick", queue.as_ref(), fields(members), "kicked")
+                let queue = queue.expect("a queue should be required without an id");
+                let asked = Kick { queue: queue.clone(), count: Number(count) };
+                options.in_queue(&queue, &asked, |it| changed("kicked", it.kicked))
             }
             Self::Manage { queue, action: Managed::RepushAbandoned } => {
-                options.queue("repush", Some(&queue), of(&queue), "repushed")
+                let asked = Repush { queue: queue.clone() };
+                options.in_queue(&queue, &asked, |it| changed("repushed", it.repushed))
             }
             Self::Manage { queue, action: Managed::Delete } | Self::Flush { queue } => {
-                options.queue("flush", Some(&queue), of(&queue), "flushed")
+                let asked = Flush { queue: queue.clone() };
+                options.in_queue(&queue, &asked, |it| changed("flushed", it.flushed))
             }
-            Self::Cancel { id, reason } => cancel(options, id, reason),
+            Self::Cancel { id, reason } => {
+                let error = reason.map(|it| format!("cancelled: {it}"));
+                options.act(&Cancel { id, error }, cancelled)
+            }
             Self::Retry(retry) => retry.run(options),
             Self::Discard(discard) => discard.run(options),
             Self::Pause { queue, seconds } => {
-                let members = [("queue", json!(queue)), ("ms", json!(seconds.ms()))];
-                options.act("pause", fields(members), |body| {
-                    if number(body, "/paused_ms") == 0 {
-                        "resumed\n".to_owned()
-                    } else {
-                        format!("paused for {seconds}\n")
-                    }
+                options.act(&Pause { queue, ms: seconds.number() }, |it| match it.paused_ms {
+                    0 => "resumed\n".to_owned(),
+                    _ => format!("paused for {seconds}\n"),
                 })
             }
             Self::Peek { id } => crate::queue::list::peek(options, id),
@@ -286,59 +295,35 @@ impl Action {
     }
 }
 
-fn kick_job(options: &ClientOptions, id: u64) -> Result<(), Failure> {
-    options.act("kick-job", fields([("id", json!(id))]), |body| {
-        if number(body, "/kicked") == 0 {
-            return "already ready\n".to_owned();
-        }
-        change_text("kicked", body)
-    })
-}
-
-fn cancel(options: &ClientOptions, id: u64, reason: Option<String>) -> Result<(), Failure> {
-    let error = reason.map(|it| format!("cancelled: {it}"));
-    let members = [("id", json!(id)), ("error", json!(error))];
-    options.act("cancel", fields(members), |body| {
-        if number(body, "/cancelled") == 0 {
-            return "already abandoned or cancelled\n".to_owned();
-        }
-        let done = change_text("cancelled", body);
-        let Some(process) = body.pointer("/process").and_then(Value::as_str) else {
-            return done;
-        };
-        let done = done.trim_end();
-        if body.pointer("/stopping") == Some(&Value::Bool(true)) {
-            return format!("{done}; process {process} is being stopped\n");
-        }
-        format!(
-            "{done}, but what process {process} started still works on it: `sexton kill --tree {process}` stops it\n"
-        )
-    })
-}
-
-/// Returns the request fields for the delay before the next try of a job, and for the error that ended this try.
-fn again(retry_after: Option<Span>, error: Option<String>) -> Fields {
-    let retry = retry_after.map(Span::ms);
-    fields([("retry_after_ms", json!(retry)), ("error", error.into())])
-}
-
-fn of(queue: &QueueName) -> serde_json::Map<String, Value> {
-    fields([("queue", json!(queue))])
+/// Describes the cancellation of a job.
+fn cancelled(it: &Cancelled) -> String {
+    if it.cancelled == 0 {
+        return "already abandoned or cancelled\n".to_owned();
+    }
+    let done = changed("cancelled", it.cancelled);
+    let Some(process) = &it.process else {
+        return done;
+    };
+    let done = done.trim_end();
+    if it.stopping {
+        return format!("{done}; process {process} is being stopped\n");
+    }
+    format!(
+        "{done}, but what process {process} started still works on it: `sexton kill --tree {process}` stops it\n"
+    )
 }
 
 impl ClientOptions {
     /// Sends a request about the jobs of a queue, and prints how many were changed. Prints a note if there is no such queue.
-    fn queue(
+    fn in_queue<R: Request>(
         &self,
-        what: &str,
-        queue: Option<&QueueName>,
-        fields: Fields,
-        done: &str,
+        queue: &QueueName,
+        asked: &R,
+        page: impl FnOnce(&R::Answer) -> String,
     ) -> Result<(), Failure> {
-        let query = queue.map(of).unwrap_or_default();
-        let is_absent = self.get("/queue", &query)?.status == 404;
-        self.act(what, fields, |body| change_text(done, body))?;
-        if let Some(queue) = queue.filter(|_| is_absent) {
+        let is_absent = self.queue(queue)?.is_none();
+        self.act(asked, page)?;
+        if is_absent {
             tell(&format!("there is no queue {queue}"));
         }
         Ok(())
@@ -346,6 +331,6 @@ impl ClientOptions {
 }
 
 /// Formats the number of jobs that were changed.
-fn change_text(what: &str, body: &Value) -> String {
-    format!("{what} {}\n", count(number(body, &format!("/{what}")), "job"))
+fn changed(what: &str, jobs: u32) -> String {
+    format!("{what} {}\n", count(u64::from(jobs), "job"))
 }

@@ -2,10 +2,10 @@
 //!
 //! The file may have changed since it was loaded; `sexton config` shows the file.
 
-use crate::client::fields;
-use crate::queue::answer::ClientOptions;
+use crate::client::{self, fields};
+use crate::queue::answer::{ClientOptions, success};
 use crate::queue::command::name;
-use crate::report::Failure;
+use crate::report::{Failure, print_answer};
 use crate::settings::types_table;
 use crate::table::{Column, table};
 use crate::text::grouped;
@@ -31,8 +31,9 @@ pub(super) struct Configured {
 
 impl Configured {
     pub(super) fn run(self, options: &ClientOptions) -> Result<(), Failure> {
-        let answer = options.get("/config", &fields([("type", json!(self.r#type))]))?;
-        options.tell(&answer, page).map(drop)
+        let query = fields([("type", json!(self.r#type))]);
+        let answer = client::look(&options.target, "/v1/queues/config", &query)?;
+        print_answer(options.json, &success(&answer)?, page)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Commands on single jobs: add, claim, finish, release. Spans on the command line are in seconds unless they have a unit, and may be
 //! fractional.
 
-use crate::client::{self, Fields, fields};
+use crate::client;
 use crate::numbers;
 use crate::numbers::between;
 use crate::queue::answer::{ClientOptions, JOB_BYTES};
@@ -9,11 +9,17 @@ use crate::queue::batch;
 use crate::queue::command::name;
 use crate::report::{Failure, print, print_bytes, tell};
 use crate::span::{SPAN, milliseconds, seconds};
-use crate::text::{count, number, required, span, words};
+use crate::text::{count, span};
 use clap::{ArgGroup, Args, ValueEnum};
-use serde_json::{Value, json};
-use sexton::actors::queue::QueueName;
-use sexton::refusal::Reason;
+use sexton_api::binding::Extent;
+use sexton_api::bytes::Bytes;
+use sexton_api::ids::Token;
+use sexton_api::job::JobText;
+use sexton_api::job::{self, AnyQueue, Changed, Claim, Pop, Push, RootJob, Touch};
+use sexton_api::queue::{Phase, QueueName};
+use sexton_api::refusal::Reason;
+use sexton_api::request::Request;
+use sexton_api::value::{self, List, Number};
 use std::fmt;
 use std::io::Read as _;
 use std::num::NonZeroU32;
@@ -32,6 +38,11 @@ pub(super) struct Span {
 impl Span {
     pub(super) const fn ms(self) -> u64 {
         self.ms
+    }
+
+    /// Returns the span as the field of a request.
+    pub(super) const fn number(self) -> value::Span {
+        Number(self.ms)
     }
 }
 
@@ -145,43 +156,41 @@ impl Pushed {
         } else {
             self.body.into_bytes()
         };
-        let root = self.root.map(|(signature, at)| json!({ "signature": signature, "at": at }));
-        let mut request = fields([
-            ("queue", json!(self.queue)),
-            ("priority", json!(self.priority)),
-            ("delay_ms", json!(self.delay.ms())),
-            ("ttr_ms", json!(self.ttr.map(Span::ms))),
-            ("dedup", json!(self.dedup)),
-            ("unique_for_ms", json!(self.unique_for.unwrap_or(0))),
-            ("retries", json!(!self.once)),
-            ("root", root.unwrap_or_default()),
-            ("is_root", json!(self.is_root)),
-            ("items", json!(self.items)),
-        ]);
         let bytes = body.len() as u64;
-        request.extend(client::bytes("body", body));
-        let answer = options.post("push", request, 0)?;
-        if answer.is_refused_as(Reason::TooLarge) {
+        let asked = Push {
+            queue: self.queue.expect("a queue should be required without a batch"),
+            body: Bytes::new(body),
+            priority: Number(self.priority),
+            delay_ms: Number(self.delay.ms()),
+            ttr_ms: Number(self.ttr.map_or(0, Span::ms)),
+            dedup: self.dedup,
+            unique_for_ms: Number(self.unique_for.unwrap_or(0)),
+            retries: !self.once,
+            root: self.root.map(|(signature, at)| RootJob { signature, at }),
+            is_root: self.is_root,
+            items: Number(self.items),
+        };
+        let reply = client::ask(&options.target, &asked)?;
+        if reply.is_refused_as(Reason::TooLarge) {
             // The coordinator refused the request unread, and its message is about the size of the whole request. Print the size of the
             // body instead.
             let words =
                 format!("not done: the body is longer than allowed, at {}", count(bytes, "byte"));
             return Err(Failure::found(words).help(JOB_BYTES));
         }
-        let page = |said: &Value| {
-            let id = number(said, "/id");
-            if said.pointer("/new") == Some(&Value::Bool(false)) {
+        let page = |said: &job::Pushed| {
+            let id = said.id;
+            if !said.new {
                 let why =
                     if self.unique_for.is_some() { "was added before" } else { "already exists" };
                 tell(&format!("nothing was added: job {id} {why}"));
             }
             format!("{id}\n")
         };
-        let said = options.tell(&answer, page)?;
-        let phase = words(&said, "/phase");
-        if ["buried", "abandoned", "quarantined"].contains(&phase.as_str()) {
+        let said = options.tell(reply, page)?;
+        if let Some(phase @ (Phase::Buried | Phase::Abandoned | Phase::Quarantined)) = said.phase {
             // The job counts as added, but nobody will work on it.
-            let id = required(&said, "/id")?;
+            let (id, phase) = (said.id, phase.word());
             let words =
                 format!("nothing was added, and job {id}, which has the same key, is {phase}");
             return Err(Failure::found(words).help(format!(
@@ -250,27 +259,26 @@ impl Popped {
         let (queues, weights): (Vec<_>, Vec<_>) = self.queues.into_iter().unzip();
         let any = weights.iter().any(Option::is_some);
         let weights = weights.into_iter().map(|weight| weight.map_or(1, u32::from));
-        let any_of = fields([
-            ("tenant", json!(self.tenant)),
-            ("except", json!(self.except)),
-            ("types", json!((!self.types.is_empty()).then_some(self.types))),
-        ]);
-        let any_of = json!(self.any.then_some(any_of));
-        let request = fields([
-            ("queues", json!((!self.any).then_some(queues))),
-            ("any", any_of),
-            ("weights", json!(any.then(|| weights.collect::<Vec<_>>()))),
-            ("wait", json!(self.wait)),
-            ("count", json!(self.count)),
-            ("claim_ms", json!(self.claim.map(Span::ms))),
-        ]);
-        let mut request = request;
-        request.extend(self.bound.fields());
-        let answer = options.post("pop", request, self.wait)?;
-        let said = options.tell(&answer, |_| String::new())?;
-        let jobs = said.pointer("/jobs").and_then(Value::as_array);
-        let jobs = jobs.map_or(&[][..], Vec::as_slice);
-        if jobs.is_empty() {
+        let weights = weights.map(Number).collect();
+        let types = self.types.iter().map(|kind| name(kind).map_err(Failure::usage));
+        let types: Vec<QueueName> = types.collect::<Result<_, _>>()?;
+        let types = (!types.is_empty()).then_some(List(types));
+        let any_of = AnyQueue { tenant: self.tenant, except: self.except, types };
+        let asked = self.bound.pop(Pop {
+            queues: (!self.any).then_some(List(queues)),
+            any: self.any.then_some(any_of),
+            weights: any.then_some(List(weights)),
+            count: Number(self.count.into()),
+            claim_ms: Number(self.claim.map_or(0, Span::ms)),
+            ..Pop::default()
+        });
+        let reply = if self.wait == 0 {
+            client::ask(&options.target, &asked)?
+        } else {
+            client::wait(&options.target, &asked, self.wait)?
+        };
+        let said = options.tell(reply, |_| String::new())?;
+        if said.jobs.is_empty() {
             return Err(Failure::found("there is no job to claim").help(
                 "`--wait 10m` waits for one; `sexton queue stats` shows the states of jobs",
             ));
@@ -278,7 +286,7 @@ impl Popped {
         if options.json {
             return Ok(());
         }
-        jobs.iter().try_for_each(print_claim)
+        said.jobs.iter().try_for_each(print_claim)
     }
 }
 
@@ -293,29 +301,18 @@ fn weighed(text: &str) -> Result<(QueueName, Option<NonZeroU32>), String> {
 }
 
 /// Prints a claimed job: a line about the claim, then the body.
-fn print_claim(job: &Value) -> Result<(), Failure> {
-    let newer =
-        if job.pointer("/duplicate") == Some(&Value::Bool(true)) { ", a duplicate" } else { "" };
-    print(&format!(
-        "{} {}  {}, try {}, {}{newer}\n",
-        number(job, "/id"),
-        number(job, "/token"),
-        words(job, "/queue"),
-        number(job, "/attempts"),
-        left(job),
-    ))?;
-    print_body(job)
-}
-
-/// Formats how long a claim still lasts.
-fn left(job: &Value) -> String {
-    let ms = job.pointer("/remaining_ms").and_then(Value::as_u64);
-    ms.map_or_else(|| "until its process ends".to_owned(), |ms| format!("{} left", span(ms)))
+fn print_claim(job: &Claim) -> Result<(), Failure> {
+    let newer = if job.duplicate { ", a duplicate" } else { "" };
+    let left = job.remaining_ms.map(|ms| format!("{} left", span(ms)));
+    let left = left.unwrap_or_else(|| "until its process ends".to_owned());
+    let Claim { id, token, queue, attempts, .. } = job;
+    print(&format!("{id} {token}  {queue}, try {attempts}, {left}{newer}\n"))?;
+    print_body(&job.text)
 }
 
 /// Prints the body of a job, and a line break if it does not end with one.
-pub(super) fn print_body(job: &Value) -> Result<(), Failure> {
-    let mut bytes = client::bytes_of(job, "body");
+pub(super) fn print_body(text: &JobText) -> Result<(), Failure> {
+    let mut bytes = text.body.as_bytes().to_vec();
     if !bytes.ends_with(b"\n") {
         bytes.push(b'\n');
     }
@@ -331,14 +328,14 @@ pub(super) struct BoundTo {
     process: Option<String>,
     /// What has to end before a bound claim ends [default: tree]
     #[arg(long, value_enum, requires = "process")]
-    release: Option<Extent>,
+    release: Option<ReleaseExtent>,
     /// When the claim expires, kill that process and everything it started; only then can the job be claimed again
     #[arg(long, requires = "process")]
     kill_before_grant: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Extent {
+enum ReleaseExtent {
     /// The process itself
     Process,
     /// The process and everything it started
@@ -346,16 +343,31 @@ enum Extent {
 }
 
 impl BoundTo {
-    pub(super) fn fields(&self) -> Fields {
-        let release = self.release.map(|extent| match extent {
-            Extent::Process => "process",
-            Extent::Tree => "tree",
-        });
-        fields([
-            ("process", json!(self.process)),
-            ("release", json!(release)),
-            ("kill_before_grant", json!(self.kill_before_grant.then_some(true))),
-        ])
+    fn extent(&self) -> Extent {
+        match self.release {
+            Some(ReleaseExtent::Process) => Extent::Process,
+            Some(ReleaseExtent::Tree) | None => Extent::Tree,
+        }
+    }
+
+    /// Adds the flags to a request for jobs.
+    fn pop(self, asked: Pop) -> Pop {
+        let (release, kill_before_grant) = (self.extent(), self.kill_before_grant);
+        Pop { process: self.process, release, kill_before_grant, ..asked }
+    }
+
+    /// Returns the request that renews a claim or binds it.
+    pub(super) fn touch(self, of: &ClaimSelector) -> Touch {
+        Touch {
+            id: of.id,
+            token: Token(of.token),
+            release: self.extent(),
+            process: self.process,
+            kill_before_grant: self.kill_before_grant,
+            command: None,
+            claim_ms: Number(0),
+            completes: false,
+        }
     }
 }
 
@@ -364,35 +376,26 @@ impl BoundTo {
 pub(super) struct ClaimSelector {
     /// The job's id
     #[arg(value_parser = numbers::job)]
-    id: u64,
+    pub(super) id: u64,
     /// The token of its claim
     #[arg(value_parser = numbers::token)]
-    token: u64,
+    pub(super) token: u64,
 }
 
-impl ClaimSelector {
-    pub(super) fn run(
-        self,
-        options: &ClientOptions,
-        what: &str,
-        more: Fields,
-    ) -> Result<(), Failure> {
-        let mut request = fields([("id", json!(self.id)), ("token", json!(self.token))]);
-        request.extend(more);
-        options.act(what, request, |said| match said.pointer("/phase") {
-            None => "done\n".to_owned(),
-            Some(Value::Null) => "ended: it runs at most once\n".to_owned(),
-            Some(_) => format!("{}{}\n", words(said, "/phase"), until(said)),
-        })
-    }
+/// Sends a request about a claimed job, and prints the state of the job.
+pub(super) fn change<R: Request<Answer = Changed>>(
+    options: &ClientOptions,
+    asked: &R,
+) -> Result<(), Failure> {
+    options.act(asked, |it| match it.phase {
+        None => "ended: it runs at most once\n".to_owned(),
+        Some(phase) => format!("{}{}\n", phase.word(), until(it.remaining_ms)),
+    })
 }
 
 /// Formats how long a job remains in its state, to be appended to the state; empty if there is no limit.
-pub(super) fn until(said: &Value) -> String {
-    match said.pointer("/remaining_ms").and_then(Value::as_u64) {
-        None => String::new(),
-        Some(ms) => format!(", {} left", span(ms)),
-    }
+pub(super) fn until(remaining_ms: Option<u64>) -> String {
+    remaining_ms.map_or_else(String::new, |ms| format!(", {} left", span(ms)))
 }
 
 /// Release a claimed job
@@ -414,9 +417,9 @@ pub(super) struct Release {
 
 impl Release {
     pub(super) fn run(self, options: &ClientOptions) -> Result<(), Failure> {
-        let more =
-            fields([("delay_ms", json!(self.delay.ms())), ("priority", json!(self.priority))]);
-        self.done.run(options, "release", more)
+        let (id, token) = (self.done.id, Token(self.done.token));
+        let delay_ms = Number(self.delay.ms());
+        change(options, &job::Release { id, token, delay_ms, priority: self.priority })
     }
 }
 

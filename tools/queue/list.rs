@@ -1,19 +1,24 @@
 //! Read-only commands: they show queues, jobs and their states, and name a queue with a ready job.
 
 use crate::client;
-use crate::client::{Fields, fields};
 use crate::queue::answer::{ClientOptions, success};
 use crate::queue::command::name;
 use crate::queue::job::{print_body, until};
 use crate::report::{Failure, print, shows_whole, tell};
 use crate::table::{Column, table};
-use crate::text::{grouped, last_line, number, plain, required, span, words};
+use crate::text::{grouped, last_line, number, or_dash, plain, span};
 use clap::{Args, ValueEnum};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use sexton::actors::queue::QueueName;
+use sexton_api::list::{After, Limit};
+use sexton_api::queue::{
+    GetJob, Job, JobWithBody, Jobs, List, ListJobs, Next, Phase, Queue, QueueName, Queues,
+};
+use sexton_api::refusal::Reason;
+use sexton_api::value::Number;
 
 /// The maximum number of items per request.
-const PAGE: u64 = 1000;
+const PAGE: u32 = 1000;
 
 /// The maximum number of characters that a list on a terminal shows of a job's progress, and of the last line of its error. `peek` shows the
 /// whole texts.
@@ -77,15 +82,15 @@ pub(super) enum Status {
 }
 
 impl Status {
-    pub(super) const fn word(self) -> &'static str {
+    pub(super) const fn phase(self) -> Phase {
         match self {
-            Self::Ready => "ready",
-            Self::Delayed => "delayed",
-            Self::Claimed => "claimed",
-            Self::Retrying => "retrying",
-            Self::Buried => "buried",
-            Self::Abandoned => "abandoned",
-            Self::Quarantined => "quarantined",
+            Self::Ready => Phase::Ready,
+            Self::Delayed => Phase::Delayed,
+            Self::Claimed => Phase::Claimed,
+            Self::Retrying => Phase::Retrying,
+            Self::Buried => Phase::Buried,
+            Self::Abandoned => Phase::Abandoned,
+            Self::Quarantined => Phase::Quarantined,
         }
     }
 }
@@ -128,47 +133,79 @@ pub(super) struct NextQueue {
     types: Vec<String>,
 }
 
-impl ClientOptions {
-    /// Reads up to `limit` items of a list, page by page. Also returns where the list continues, or null at its end.
-    fn all(
-        &self,
-        (path, member): (&str, &str),
-        query: &Fields,
-        limit: u64,
-    ) -> Result<(Vec<Value>, Value), Failure> {
-        let mut found: Vec<Value> = Vec::new();
-        let mut next = Value::Null;
-        loop {
-            let left = limit - found.len() as u64;
-            let mut query = query.clone();
-            query.insert("limit".to_owned(), left.min(PAGE).to_string().into());
-            if !next.is_null() {
-                query.insert("after".to_owned(), next);
-            }
-            let mut body = success(&self.get(path, &query)?)?;
-            next = body.get_mut("next").map_or(Value::Null, Value::take);
-            if let Some(Value::Array(some)) = body.get_mut(member).map(Value::take) {
-                found.extend(some);
-            }
-            if next.is_null() || found.len() as u64 >= limit {
-                return Ok((found, next));
-            }
+/// An item of a list, and the item as it arrived, for `--json`.
+pub(super) struct Item<T> {
+    pub(super) it: T,
+    written: Value,
+}
+
+impl<T: DeserializeOwned> Item<T> {
+    fn read(written: Value) -> Result<Self, Failure> {
+        let it = T::deserialize(&written).map_err(|error| {
+            Failure::unreachable(format!("failed to read the coordinator's answer: {error}"))
+        })?;
+        Ok(Self { it, written })
+    }
+}
+
+/// Returns items as they arrived.
+fn written<T>(items: &[Item<T>]) -> Vec<&Value> {
+    items.iter().map(|item| &item.written).collect()
+}
+
+/// Items of a list, and where the list continues; `None` at its end.
+type Part<T> = (Vec<T>, Option<After>);
+
+/// Reads up to `most` items of a list, page by page.
+fn all<T: DeserializeOwned>(
+    most: u64,
+    page: impl Fn(Limit, Option<After>) -> Result<Part<Value>, Failure>,
+) -> Result<Part<Item<T>>, Failure> {
+    let (mut found, mut next) = (Vec::new(), None);
+    loop {
+        let left = u32::try_from(most - found.len() as u64).unwrap_or(PAGE);
+        let (some, more) = page(Number(left.min(PAGE)), next)?;
+        for written in some {
+            found.push(Item::read(written)?);
         }
+        next = more;
+        if next.is_none() || found.len() as u64 >= most {
+            return Ok((found, next));
+        }
+    }
+}
+
+impl ClientOptions {
+    /// Reads up to `most` queues.
+    fn queues(&self, asked: &List, most: u64) -> Result<Part<Item<Queue>>, Failure> {
+        all(most, |limit, after| {
+            let page = self.ask(&List { limit, after, ..asked.clone() })?;
+            let page: Queues<Value> = page.raw()?;
+            Ok((page.queues, page.next))
+        })
+    }
+
+    /// Reads up to `most` jobs.
+    fn jobs(&self, asked: &ListJobs, most: u64) -> Result<Part<Item<Job>>, Failure> {
+        all(most, |limit, after| {
+            let page = self.ask(&ListJobs { limit, after, ..asked.clone() })?;
+            let page: Jobs<Value> = page.raw()?;
+            Ok((page.jobs, page.next))
+        })
     }
 
     /// Reads all queues of a type, or all queues.
-    pub(super) fn of_type(&self, kind: Option<&str>) -> Result<Vec<Value>, Failure> {
-        let query = fields([("type", json!(kind))]);
-        Ok(self.all(("", "queues"), &query, u64::MAX)?.0)
+    pub(super) fn of_type(&self, kind: Option<&str>) -> Result<Vec<Item<Queue>>, Failure> {
+        let asked = List { r#type: kind.map(str::to_owned), ..List::default() };
+        Ok(self.queues(&asked, u64::MAX)?.0)
     }
 
     /// Reads queues by name. A queue that does not exist has no jobs, and is left out.
-    pub(super) fn named(&self, queues: &[QueueName]) -> Result<Vec<Value>, Failure> {
+    pub(super) fn named(&self, queues: &[QueueName]) -> Result<Vec<Item<Queue>>, Failure> {
         let mut found = Vec::new();
         for queue in queues {
-            let answer = self.get("/queue", &fields([("queue", json!(queue))]))?;
-            if answer.status != 404 {
-                found.push(success(&answer)?);
+            if let Some(answer) = self.queue(queue)? {
+                found.push(Item { written: answer.raw()?, it: answer.value });
             }
         }
         Ok(found)
@@ -184,19 +221,19 @@ impl ShowQueues {
             options.of_type(self.r#type.as_deref())?
         } else {
             let named = options.named(&self.queues)?;
-            let is_asked = |queue: &Value| {
+            let is_asked = |queue: &Item<Queue>| {
                 let wanted = self.r#type.as_deref();
-                wanted.is_none_or(|wanted| words(queue, "/type") == wanted)
+                wanted.is_none_or(|wanted| queue.it.r#type == wanted)
             };
             named.into_iter().filter(is_asked).collect()
         };
-        queues.sort_by_cached_key(|queue| words(queue, "/queue"));
-        let ready = total(&queues, "ready")?;
+        queues.sort_by_cached_key(|queue| queue.it.queue.clone());
+        let ready = total(&queues, |it| it.ready);
         if options.json {
-            return print(&format!("{}\n", json!({ "ready": ready, "queues": queues })));
+            return print(&format!("{}\n", json!({ "ready": ready, "queues": written(&queues) })));
         }
         if self.group {
-            let lines: String = queues.iter().filter_map(group).collect();
+            let lines: String = queues.iter().filter_map(|queue| group(&queue.it)).collect();
             print(&lines)?;
         } else {
             print(&format!("{ready}\n"))?;
@@ -220,54 +257,52 @@ impl ShowQueues {
     }
 
     fn jobs(&self, options: &ClientOptions) -> Result<(), Failure> {
-        let status = self.status.map(Status::word);
-        let query = fields([
-            ("type", json!(self.r#type)),
-            ("phase", json!(status)),
-            ("error", json!(self.error)),
-        ]);
-        let path = ("/jobs", "jobs");
-        let (mut jobs, mut next) = (Vec::new(), Value::Null);
+        let asked = ListJobs {
+            r#type: self.r#type.clone(),
+            phase: self.status.map(Status::phase),
+            error: self.error.clone(),
+            ..ListJobs::default()
+        };
+        let (mut jobs, mut is_all) = (Vec::new(), true);
         if self.queues.is_empty() {
-            (jobs, next) = options.all(path, &query, self.limit)?;
+            let next;
+            (jobs, next) = options.jobs(&asked, self.limit)?;
+            is_all = next.is_none();
         }
         for queue in &self.queues {
             let left = self.limit - jobs.len() as u64;
             if left == 0 {
-                // The remaining queues are not read, so there may be more jobs. Any value of `next` but null indicates that.
-                next = json!("0");
+                // The remaining queues are not read, so there may be more jobs.
+                is_all = false;
                 break;
             }
-            let mut query = query.clone();
-            query.insert("queue".to_owned(), json!(queue));
-            let (some, more) = options.all(path, &query, left)?;
+            let asked = ListJobs { queue: Some(queue.clone()), ..asked.clone() };
+            let (some, next) = options.jobs(&asked, left)?;
             jobs.extend(some);
-            next = more;
+            is_all = next.is_none();
         }
-        jobs.sort_by_key(|job| number(job, "/id"));
+        jobs.sort_by_key(|job| job.it.id);
         if options.json {
-            let is_all = next.is_null();
-            return print(&format!("{}\n", json!({ "jobs": jobs, "all": is_all })));
+            return print(&format!("{}\n", json!({ "jobs": written(&jobs), "all": is_all })));
         }
         if jobs.is_empty() {
             print("no jobs\n")?;
             return self.note_absent(options);
         }
         print(&job_table(&jobs))?;
-        more(&next, self.limit)
+        more(is_all, self.limit)
     }
 }
 
-/// Returns the number of jobs of these queues that are in a phase; an error if the coordinator did not send it for each.
-pub(super) fn total(queues: &[Value], phase: &str) -> Result<u64, Failure> {
-    let path = format!("/{phase}");
-    queues.iter().map(|queue| required(queue, &path)).sum()
+/// Returns the sum of a count over these queues.
+pub(super) fn total(queues: &[Item<Queue>], count: impl Fn(&Queue) -> u32) -> u64 {
+    queues.iter().map(|queue| u64::from(count(&queue.it))).sum()
 }
 
 /// Prints how many jobs will be ready later, on standard error, so that a script still reads a single number from standard output.
-fn tell_later(queues: &[Value]) {
-    let later = ["retrying", "delayed"].into_iter();
-    let later = later.filter_map(|phase| Some((total(queues, phase).ok()?, phase)));
+fn tell_later(queues: &[Item<Queue>]) {
+    let retrying = (total(queues, |it| it.retrying), "retrying");
+    let later = [retrying, (total(queues, |it| it.delayed), "delayed")].into_iter();
     let later = later.filter(|(count, _)| *count > 0);
     let later: Vec<String> =
         later.map(|(count, phase)| format!("{} {phase}", grouped(count))).collect();
@@ -279,35 +314,34 @@ fn tell_later(queues: &[Value]) {
 
 /// Formats the numbers of a queue's jobs on one line; `None` if it has no jobs. Unlike in MediaWiki, jobs that were tried too often do not
 /// count as claimed.
-fn group(queue: &Value) -> Option<String> {
-    let of = |phase: &str| number(queue, &format!("/{phase}"));
-    let [ready, claimed, delayed] = ["ready", "claimed", "delayed"].map(of);
-    let others = ["retrying", "buried", "abandoned", "quarantined"].map(|phase| (phase, of(phase)));
-    let others = others.iter().filter(|(_, count)| *count > 0);
-    let others = others.map(|(phase, count)| format!("; {count} {phase}"));
+fn group(of: &Queue) -> Option<String> {
+    let Queue { queue, ready, claimed, delayed, retrying, buried, abandoned, quarantined, .. } = of;
+    let others = [
+        (retrying, "retrying"),
+        (buried, "buried"),
+        (abandoned, "abandoned"),
+        (quarantined, "quarantined"),
+    ];
+    let others = others.iter().filter(|(count, _)| **count > 0);
+    let others = others.map(|(count, phase)| format!("; {count} {phase}"));
     let others = others.collect::<Vec<_>>().concat();
     if ready + claimed + delayed == 0 && others.is_empty() {
         return None;
     }
-    let queue = words(queue, "/queue");
     Some(format!("{queue}: {ready} queued; {claimed} claimed; {delayed} delayed{others}\n"))
 }
 
 /// Describes the state of a job.
-fn phase(job: &Value) -> String {
-    if job.pointer("/fencing") == Some(&Value::Bool(true)) {
-        return "fencing".to_owned();
+fn phase(job: &Job) -> &'static str {
+    if job.fencing {
+        return "fencing";
     }
-    if job.pointer("/cancelled") == Some(&Value::Bool(true)) {
-        return "cancelled".to_owned();
-    }
-    words(job, "/phase")
+    if job.cancelled { "cancelled" } else { job.phase.word() }
 }
 
 /// Returns the last line of the last error of a job, cut as [`shown`] does.
-fn last_error(job: &Value) -> String {
-    let text = job.pointer("/error").and_then(Value::as_str);
-    let line = text.map(last_line).unwrap_or_default();
+fn last_error(job: &Job) -> String {
+    let line = job.error.as_deref().map(last_line).unwrap_or_default();
     shown(&line)
 }
 
@@ -320,22 +354,20 @@ fn shown(text: &str) -> String {
 }
 
 /// Returns the last error of a job, on one line; `None` if it has none.
-fn error(job: &Value) -> Option<String> {
-    let text = job.pointer("/error").and_then(Value::as_str)?;
-    let lines: Vec<String> = text.lines().map(plain).collect();
+fn error(job: &Job) -> Option<String> {
+    let lines: Vec<String> = job.error.as_deref()?.lines().map(plain).collect();
     Some(lines.join(" / "))
 }
 
 /// Formats the progress of a job, as reported by its worker.
-fn progress(job: &Value) -> String {
-    let percent = job.pointer("/percent").and_then(Value::as_u64);
-    let percent = percent.map(|percent| format!("{percent} %"));
-    let report = job.pointer("/report").and_then(Value::as_str).map(plain);
+fn progress(job: &Job) -> String {
+    let percent = job.percent.map(|percent| format!("{percent} %"));
+    let report = job.report.as_deref().map(plain);
     let parts: Vec<String> = percent.into_iter().chain(report).collect();
     parts.join(" ")
 }
 
-fn job_table(jobs: &[Value]) -> String {
+fn job_table(jobs: &[Item<Job>]) -> String {
     let heads = [
         ("ID", Column::Number),
         ("QUEUE", Column::Words),
@@ -350,18 +382,18 @@ fn job_table(jobs: &[Value]) -> String {
         ("DONE", Column::Words),
         ("LAST ERROR", Column::Words),
     ];
-    let rows = jobs.iter().map(|job| {
+    let rows = jobs.iter().map(|Item { it: job, .. }| {
         [
-            words(job, "/id"),
-            words(job, "/queue"),
-            phase(job),
-            words(job, "/priority"),
-            words(job, "/attempts"),
-            span(number(job, "/age_ms")),
-            left(job, "/claimed_ms"),
-            left(job, "/remaining_ms"),
-            words(job, "/bytes"),
-            words(job, "/process"),
+            job.id.to_string(),
+            job.queue.to_string(),
+            phase(job).to_owned(),
+            job.priority.to_string(),
+            job.attempts.to_string(),
+            span(job.age_ms),
+            or_dash(job.claimed_ms.map(span)),
+            or_dash(job.remaining_ms.map(span)),
+            job.bytes.to_string(),
+            or_dash(job.process.clone()),
             shown(&progress(job)),
             last_error(job),
         ]
@@ -371,17 +403,17 @@ fn job_table(jobs: &[Value]) -> String {
 
 impl QueueStatistics {
     pub(super) fn run(self, options: &ClientOptions) -> Result<(), Failure> {
-        let (mut queues, mut next) = (Vec::new(), Value::Null);
-        if self.queues.is_empty() {
-            let query = fields([("tenant", json!(self.tenant)), ("type", json!(self.r#type))]);
-            (queues, next) = options.all(("", "queues"), &query, self.limit)?;
+        let (mut queues, next) = if self.queues.is_empty() {
+            let (tenant, kind) = (self.tenant.clone(), self.r#type.clone());
+            options.queues(&List { tenant, r#type: kind, ..List::default() }, self.limit)?
         } else {
-            queues.extend(options.named(&self.queues)?);
-        }
+            (options.named(&self.queues)?, None)
+        };
+        let is_all = next.is_none();
         // Each page is sorted, but the list as a whole is not.
-        queues.sort_by_cached_key(|queue| words(queue, "/queue"));
+        queues.sort_by_cached_key(|queue| queue.it.queue.clone());
         if options.json {
-            let is_all = next.is_null();
+            let queues = written(&queues);
             return print(&format!("{}\n", json!({ "queues": queues, "all": is_all })));
         }
         if queues.is_empty() {
@@ -401,24 +433,24 @@ impl QueueStatistics {
             ("DONE", Column::Number),
             ("PAUSED", Column::Number),
         ];
-        let rows = queues.iter().map(|queue| {
-            let count = |field: &str| grouped(number(queue, field));
+        let rows = queues.iter().map(|Item { it, .. }| {
+            let count = |count: u32| grouped(u64::from(count));
             [
-                words(queue, "/queue"),
-                count("/ready"),
-                count("/delayed"),
-                count("/claimed"),
-                count("/retrying"),
-                count("/buried"),
-                count("/abandoned"),
-                count("/quarantined"),
-                count("/waiting"),
-                count("/deletes"),
-                left(queue, "/paused_ms"),
+                it.queue.to_string(),
+                count(it.ready),
+                count(it.delayed),
+                count(it.claimed),
+                count(it.retrying),
+                count(it.buried),
+                count(it.abandoned),
+                count(it.quarantined),
+                count(it.waiting),
+                grouped(it.deletes),
+                or_dash(it.paused_ms.map(span)),
             ]
         });
         print(&table(heads, rows))?;
-        more(&next, self.limit)?;
+        more(is_all, self.limit)?;
         print(
             "DONE counts jobs completed or deleted since startup, or since the queue was created\n",
         )?;
@@ -442,14 +474,8 @@ impl QueueStatistics {
     }
 }
 
-/// Formats the number of milliseconds at `path` as a time span; `-` if there is none.
-fn left(value: &Value, path: &str) -> String {
-    let ms = value.pointer(path).and_then(Value::as_u64);
-    ms.map_or("-".to_owned(), span)
-}
-
-fn more(next: &Value, limit: u64) -> Result<(), Failure> {
-    if next.is_null() {
+fn more(is_all: bool, limit: u64) -> Result<(), Failure> {
+    if is_all {
         return Ok(());
     }
     print(&format!("there are more: --limit is {limit}\n"))
@@ -458,44 +484,38 @@ fn more(next: &Value, limit: u64) -> Result<(), Failure> {
 impl NextQueue {
     pub(super) fn run(self, options: &ClientOptions) -> Result<(), Failure> {
         let types = self.types.join(",");
-        let answer = options.get("/next", &fields([("types", json!(types))]))?;
-        if answer.status == 404 {
+        let reply = client::ask(&options.target, &Next { types })?;
+        if reply.is_refused_as(Reason::Absent) {
             // Prints nothing: the exit status is the answer.
             return Err(Failure::found(""));
         }
-        let page = |body: &Value| format!("{}\n", words(body, "/queue"));
-        options.tell(&answer, page).map(drop)
+        options.tell(reply, |it| format!("{}\n", it.queue)).map(drop)
     }
 }
 
 /// Prints a job and its body.
 pub(super) fn peek(options: &ClientOptions, id: u64) -> Result<(), Failure> {
-    let answer = options.get("/job", &fields([("id", json!(id.to_string()))]))?;
-    let body = options.tell(&answer, |body| {
-        let token = match body.pointer("/token") {
-            None | Some(Value::Null) => String::new(),
-            Some(token) => format!(", token {token}"),
-        };
-        let token = match body.pointer("/process").and_then(Value::as_str) {
-            None => token,
-            Some(process) => format!("{token}, process {process}"),
-        };
-        let error = error(body).map_or(String::new(), |text| format!("last error: {text}\n"));
-        let done = Some(progress(body)).filter(|it| !it.is_empty());
+    let reply = client::ask(&options.target, &GetJob { id })?;
+    let said = options.tell(reply, |JobWithBody { job, .. }| {
+        let token = job.token.map_or_else(String::new, |token| format!(", token {token}"));
+        let process = job.process.as_ref();
+        let process = process.map_or_else(String::new, |process| format!(", process {process}"));
+        let error = error(job).map_or(String::new(), |text| format!("last error: {text}\n"));
+        let done = Some(progress(job)).filter(|it| !it.is_empty());
         let done = done.map_or(String::new(), |text| format!("done: {text}\n"));
         format!(
-            "{} {}  {}{}{token}, priority {}, tries {}, {} old\n{done}{error}",
-            number(body, "/id"),
-            words(body, "/queue"),
-            phase(body),
-            until(body),
-            number(body, "/priority"),
-            number(body, "/attempts"),
-            span(number(body, "/age_ms")),
+            "{} {}  {}{}{token}{process}, priority {}, tries {}, {} old\n{done}{error}",
+            job.id,
+            job.queue,
+            phase(job),
+            until(job.remaining_ms),
+            job.priority,
+            job.attempts,
+            span(job.age_ms),
         )
     })?;
     if options.json {
         return Ok(());
     }
-    print_body(&body)
+    print_body(&said.text)
 }

@@ -1,14 +1,15 @@
 //! `sexton queue result`: shows how a job ended, as long as its result is kept.
 
-use crate::client::{Answer, bytes_of, fields, instant, rest};
+use crate::client::{self, Reply, instant, rest};
 use crate::numbers;
 use crate::queue::answer::ClientOptions;
 use crate::report::{Failure, print, print_bytes, tell};
 use crate::span::{SPAN, seconds};
-use crate::text::{brief, last_line, number, plain, span, words};
+use crate::text::{brief, last_line, plain, span};
 use clap::Args;
-use serde_json::Value;
-use sexton::refusal::Reason;
+use sexton_api::job::{Ending, GetResult, JobResult};
+use sexton_api::refusal::Reason;
+use sexton_api::value::Number;
 use std::time::Duration;
 
 /// The maximum value of `--wait`, in seconds.
@@ -49,20 +50,19 @@ pub(super) struct ShowResult {
 
 impl ShowResult {
     pub(super) fn run(self, options: &ClientOptions) -> Result<(), Failure> {
-        let answer = self.ask(options)?;
+        let reply = self.ask(options)?;
         if options.json {
-            print(&answer.body)?;
+            print(reply.body())?;
         }
-        let said = answer.success(HELPS)?;
-        let status = words(&said, "/status");
-        if status == "open" {
+        let said = reply.success(|said| Failure::refused(said, HELPS))?.value;
+        if said.status == Ending::Open {
             let words = format!("job {} has not ended", self.id);
             return Err(Failure::found(words).help("`--wait 1m` waits for its end"));
         }
         if !options.json {
-            print_bytes(&bytes_of(&said, "output"))?;
+            print_bytes(said.text.output.as_bytes())?;
         }
-        if status != "done" {
+        if said.status != Ending::Done {
             return Err(failed(&said));
         }
         if !options.json {
@@ -73,21 +73,14 @@ impl ShowResult {
 
     /// Repeats the request until the job has ended or the time to wait is over. Once the coordinator has answered, also repeats it while
     /// the coordinator cannot be reached.
-    fn ask(&self, options: &ClientOptions) -> Result<Answer, Failure> {
+    fn ask(&self, options: &ClientOptions) -> Result<Reply<JobResult>, Failure> {
         let (began, mut was_there) = (instant(), false);
         loop {
             let left = self.wait.saturating_sub(began.elapsed().as_secs());
             let turn = left.min(TURN);
-            let query =
-                fields([("id", self.id.to_string().into()), ("wait", turn.to_string().into())]);
-            match options.get("/result", &query) {
-                Ok(answer) => {
-                    let is_open = answer.json().is_ok_and(|said| words(&said, "/status") == "open");
-                    if turn == 0 || !is_open {
-                        return Ok(answer);
-                    }
-                    was_there = true;
-                }
+            match client::ask(&options.target, &GetResult { id: self.id, wait: Number(turn) }) {
+                Ok(reply) if turn == 0 || !is_open(&reply) => return Ok(reply),
+                Ok(_) => was_there = true,
                 Err(failure) if turn == 0 || !was_there => return Err(failure),
                 Err(_) => rest(PAUSE),
             }
@@ -95,11 +88,15 @@ impl ShowResult {
     }
 }
 
+/// Returns whether the job has not ended.
+fn is_open(reply: &Reply<JobResult>) -> bool {
+    reply.is_success() && reply.value().is_ok_and(|it| it.status == Ending::Open)
+}
+
 /// Returns the failure to print for a job that failed. The message has the last line of the job's error; if the error has several lines,
 /// all of them are listed below.
-fn failed(said: &Value) -> Failure {
-    let error = said.pointer("/error").and_then(Value::as_str);
-    let error = error.unwrap_or_default();
+fn failed(said: &JobResult) -> Failure {
+    let error = said.error.as_deref().unwrap_or_default();
     let head = head(said);
     let failure = match last_line(error).as_str() {
         "" => Failure::found(head),
@@ -110,17 +107,16 @@ fn failed(said: &Value) -> Failure {
 }
 
 /// Describes how the job ended, in one line.
-fn head(said: &Value) -> String {
-    let known = |place: &str| said.pointer(place).and_then(Value::as_u64);
-    let exit = known("/exit").map_or_else(String::new, |exit| format!(", exit {exit}"));
-    let took = known("/took_ms").map_or_else(String::new, |ms| format!(", took {}", brief(ms)));
-    let left = known("/remaining_ms");
+fn head(said: &JobResult) -> String {
+    let exit = said.exit.map_or_else(String::new, |exit| format!(", exit {exit}"));
+    let took = said.took_ms.map_or_else(String::new, |ms| format!(", took {}", brief(ms)));
+    let left = said.remaining_ms;
     let left = left.map_or_else(String::new, |ms| format!(", kept for {} more", span(ms)));
-    format!(
-        "job {} of {}: {}, try {}{exit}{took}{left}",
-        number(said, "/id"),
-        words(said, "/queue"),
-        words(said, "/status"),
-        number(said, "/attempts"),
-    )
+    let status = match said.status {
+        Ending::Open => "open",
+        Ending::Done => "done",
+        Ending::Failed => "failed",
+    };
+    let JobResult { id, queue, attempts, .. } = said;
+    format!("job {id} of {queue}: {status}, try {attempts}{exit}{took}{left}")
 }

@@ -67,9 +67,9 @@ fn leases(second: u64) -> Value {
     let next = json!({"place": 2, "command": ["./sync", "\u{1b}[2J"], "process": null, "pid": 4242, "until_at": 0, "live": true});
     json!([
         lease(
-            json!({"name": "sync", "now": now, "owed": true, "current": running(pass), "next": next})
+            &json!({"name": "sync", "now": now, "owed": true, "current": running(&pass), "next": next})
         ),
-        lease(json!({"name": "nightly", "now": now, "due_at": now + 40_000_000})),
+        lease(&json!({"name": "nightly", "now": now, "due_at": now + 40_000_000})),
     ])
 }
 

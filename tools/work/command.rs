@@ -1,6 +1,6 @@
 //! The flags of `sexton work`.
 
-use crate::client::{self, Answer, Target, Where, fields, instant, rest};
+use crate::client::{self, Reply, Target, Where, fields, instant, rest};
 use crate::numbers::between;
 use crate::process::{ClientOptions, PARENT, here, plain};
 use crate::report::{Failure, print, tell};
@@ -17,6 +17,7 @@ use crate::work::streams::Outlet;
 use crate::work::tally::{LogForm, Reached, Tally};
 use crate::work::watch::Watched;
 use clap::{Args, ValueEnum};
+use serde_json::Value;
 use sexton::actors::queue::{Message, QueueName};
 use sexton::refusal::Reason;
 use std::borrow::Cow;
@@ -211,7 +212,7 @@ impl Work {
             tally.reach(Reached::ReadOnly);
             return self.print(&tally);
         }
-        let registered = answer.success(&[])?;
+        let registered = answer.success(|said| Failure::refused(said, &[]))?.value;
         let name = self.command.first().map(|it| it.to_string_lossy().into_owned());
         let attempts = Attempts {
             reports: Reports::listen(&options.target)?,
@@ -256,12 +257,12 @@ impl Work {
     }
 
     /// Registers this process with the coordinator, and returns the answer, which may be a refusal.
-    fn register(&self, target: &Target) -> Result<Answer, Failure> {
+    fn register(&self, target: &Target) -> Result<Reply<Value>, Failure> {
         let asked =
             fields([("type", "orchestrator".into()), ("parent", self.parent.clone().into())]);
         // Workers from the configuration start together with the coordinator, which may not be listening yet.
         let patience = if self.wait { RETURN_MAX } else { Duration::ZERO };
-        let register = || client::send(target, "/v1/processes/register", asked.clone(), 0);
+        let register = || client::post(target, "/v1/processes/register", asked.clone());
         let began = instant();
         let mut answer = retry_until_answered(register, Some(patience))?;
         let is_early = || {

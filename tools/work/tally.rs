@@ -78,15 +78,6 @@ pub(super) enum Verdict {
 }
 
 impl Verdict {
-    /// Returns the name of the request that reports this verdict, below `/v1/queues/`.
-    pub(super) const fn request(&self) -> &'static str {
-        match self {
-            Self::Done => "ack",
-            Self::Failed(..) | Self::Crashed(_) => "fail",
-            Self::Later(..) | Self::Interrupted(_) => "defer",
-        }
-    }
-
     const fn word(&self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -99,11 +90,6 @@ impl Verdict {
     /// Returns whether the job is given back without counting as a try.
     pub(super) const fn is_deferral(&self) -> bool {
         matches!(self, Self::Later(..) | Self::Interrupted(_))
-    }
-
-    /// Returns whether the job counts as failed.
-    pub(super) const fn is_failure(&self) -> bool {
-        matches!(self, Self::Failed(..) | Self::Crashed(_))
     }
 
     /// Returns the error, and the milliseconds until the next try, if given.

@@ -7,7 +7,8 @@ use crate::client::{self, Fields, fields, rest};
 use crate::report::Failure;
 use crate::work::attempt::Attempts;
 use crate::work::claim::{COMPLETES, Claim, Jobs, Key};
-use serde_json::Value;
+use sexton_api::queue::ListJobs;
+use sexton_api::value::Number;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -142,21 +143,18 @@ impl Attempts {
     /// Returns the claims of this process, each with whether its job is cancelled.
     fn claims(&self) -> Result<BTreeMap<Key, bool>, Failure> {
         let mut claims = BTreeMap::new();
-        let mut query =
-            fields([("process", self.jobs.own.as_str().into()), ("limit", "1000".into())]);
+        let (process, limit) = (Some(self.jobs.own.clone()), Number(1000));
+        let mut asked = ListJobs { process, limit, ..ListJobs::default() };
         loop {
-            let path = client::with_query("/v1/queues/jobs", &query);
-            let mut body = client::get(&self.jobs.target, &path)?.success(&[])?;
-            let jobs = body.pointer("/jobs").and_then(Value::as_array);
-            claims.extend(jobs.into_iter().flatten().filter_map(|job| {
-                let number = |path| job.pointer(path).and_then(Value::as_u64);
-                let is_cancelled = job.pointer("/cancelled") != Some(&false.into());
-                Some(((number("/id")?, number("/token")?), is_cancelled))
-            }));
-            match body.get_mut("next").map(Value::take) {
-                Some(next @ Value::String(_)) => query.insert("after".to_owned(), next),
-                Some(_) | None => return Ok(claims),
-            };
+            let reply = client::ask(&self.jobs.target, &asked)?;
+            let page = reply.success(|said| Failure::refused(said, &[]))?.value;
+            let held =
+                page.jobs.iter().filter_map(|job| Some(((job.id, job.token?.0), job.cancelled)));
+            claims.extend(held);
+            if page.next.is_none() {
+                return Ok(claims);
+            }
+            asked.after = page.next;
         }
     }
 

@@ -7,7 +7,7 @@ use crate::page::render::{self, Link, PageClock, count};
 use crate::page::routing;
 use crate::page::walk::walk;
 use crate::problem::Problem;
-use crate::queue_bulk::{BulkOperation, BulkSelection, each};
+use crate::queue_bulk::{BulkOperation, each};
 use crate::queue_look::PHASES;
 use crate::route::Route;
 use crate::scope::Scope;
@@ -16,6 +16,7 @@ use serde::Deserialize;
 use sexton::actors::queue::{JobSelection, JobView, Phase, QueueName};
 use sexton::text;
 use sexton_api::list::After;
+use sexton_api::queue::BulkSelection;
 
 /// The phases of jobs that need attention, shown by default.
 const FAILED: [Phase; 3] = [Phase::Buried, Phase::Abandoned, Phase::Quarantined];
@@ -62,8 +63,7 @@ impl Filter {
             r#type: self.r#type.clone(),
             phase: self.phase,
             error: self.error.clone(),
-            limit: crate::schema::Number::default(),
-            after: None,
+            ..BulkSelection::default()
         }
     }
 }

@@ -199,7 +199,7 @@ pub(crate) const fn is_bad(phase: Phase) -> bool {
 #[derive(Deserialize)]
 struct Pausing {
     queue: QueueName,
-    minutes: crate::schema::Number<u64, 0, 1440>,
+    minutes: sexton_api::value::Number<u64, 0, 1440>,
 }
 
 async fn pause(call: &Call) -> Result<Link, Problem> {

@@ -4,13 +4,13 @@ use crate::actors::queue::canonical::canonical;
 use crate::actors::queue::decide::after;
 use crate::actors::queue::machine::QueueMachine;
 use crate::actors::queue::message::{DedupKey, Put, Root};
-use crate::actors::queue::name::QueueName;
 use crate::actors::queue::outcome::{NewJob, Outcome, Placed};
 use crate::actors::queue::pages;
 use crate::actors::queue::refused::Refused;
 use crate::actors::queue::rules::{Class, TypeRules};
 use crate::clock::Date;
 use crate::spine::machine::Moment;
+use sexton_api::queue::QueueName;
 use std::collections::{BTreeSet, HashMap};
 
 /// A job in a batch whose outcome is being decided.

@@ -13,7 +13,6 @@ use crate::actors::queue::machine::QueueMachine;
 use crate::actors::queue::message::{Message, Pop};
 use crate::actors::queue::outcome::{ClaimEnd, Outcome};
 use crate::actors::queue::part::FlushMore;
-use crate::actors::queue::phase::Phase;
 use crate::actors::queue::report::ErrorText;
 use crate::actors::queue::right::{Claimant, Right, Worker};
 use crate::actors::queue::rules::Backoff;
@@ -21,6 +20,7 @@ use crate::actors::queue::state::{State, end_claim};
 use crate::clock::Timestamp;
 use crate::ids::{ProcessId, Slot};
 use crate::spine::machine::{Effects, Machine as _, Stamp};
+use sexton_api::queue::Phase;
 use std::collections::BTreeSet;
 
 impl State {

@@ -6,7 +6,6 @@ use crate::actors::queue::machine::QueueMachine;
 use crate::actors::queue::message::Message;
 use crate::actors::queue::outcome::{Outcome, Placed};
 use crate::actors::queue::part::KickMore;
-use crate::actors::queue::phase::Phase;
 use crate::actors::queue::queue::{ABANDONED, Pause};
 use crate::actors::queue::report::ErrorText;
 use crate::actors::queue::right::Claimant;
@@ -15,6 +14,7 @@ use crate::clock::{Date, Timestamp};
 use crate::ids::{Seq, Slot};
 use crate::spine::machine::Effects;
 use crate::spine::machine::Stamp;
+use sexton_api::queue::Phase;
 
 impl QueueMachine {
     #[expect(clippy::too_many_lines, reason = "one arm for each kind")]

@@ -7,9 +7,7 @@
 use crate::actors::queue::job::{Details, Job, nonzero};
 use crate::actors::queue::machine::QueueMachine;
 use crate::actors::queue::message::{Message, Pop};
-use crate::actors::queue::name::QueueName;
 use crate::actors::queue::outcome::Outcome;
-use crate::actors::queue::phase::Phase;
 use crate::actors::queue::refused::Refused;
 use crate::actors::queue::report::KeepResult;
 use crate::actors::queue::right::{Claimant, Right};
@@ -18,6 +16,8 @@ use crate::actors::queue::state::State;
 use crate::clock::{Date, Now, Timestamp};
 use crate::ids::Slot;
 use crate::spine::machine::{Draining, Moment};
+use sexton_api::queue::Phase;
+use sexton_api::queue::QueueName;
 
 impl QueueMachine {
     pub(super) fn decision(&self, moment: &Moment, message: &Message) -> Outcome {

@@ -6,15 +6,15 @@
 use crate::actors::queue::job::Job;
 use crate::actors::queue::machine::QueueMachine;
 use crate::actors::queue::message::{Message, Pop, Put};
-use crate::actors::queue::name::QueueName;
 use crate::actors::queue::outcome::{ClaimEnd, NewJob, Outcome, Placed};
 use crate::actors::queue::part::{FlushMore, KickMore};
-use crate::actors::queue::phase::Phase;
 use crate::actors::queue::report::Progress;
 use crate::actors::queue::right::Claimant;
 use crate::clock::Date;
 use crate::ids::{Seq, Slot};
 use crate::spine::event::EventBody;
+use sexton_api::queue::Phase;
+use sexton_api::queue::QueueName;
 
 /// The function that events are passed to.
 type Emit<'a> = &'a mut dyn FnMut(EventBody);

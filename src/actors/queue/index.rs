@@ -9,13 +9,13 @@
 
 use crate::actors::queue::job::{Details, Job};
 use crate::actors::queue::message::DedupKey;
-use crate::actors::queue::phase::Phase;
 use crate::actors::queue::queue::buried_key;
 use crate::actors::queue::right::Worker;
 use crate::actors::queue::rules::Order;
 use crate::actors::queue::state::State;
 use crate::clock::Timestamp;
 use crate::ids::Slot;
+use sexton_api::queue::Phase;
 
 impl State {
     /// Adds a job to the indexes of its phase, and to the counts.

@@ -2,12 +2,13 @@
 
 use crate::actors::queue::job::Job;
 use crate::actors::queue::machine::QueueMachine;
-use crate::actors::queue::phase::{Counts, Phase};
+use crate::actors::queue::phase::Counts;
 use crate::actors::queue::queue::Queue;
 use crate::actors::queue::right::Worker;
 use crate::actors::queue::state::State;
 use crate::clock::Timestamp;
 use crate::ids::{Digest, Seq, Slot, Ticket};
+use sexton_api::queue::Phase;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl QueueMachine {

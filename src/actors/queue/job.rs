@@ -4,13 +4,13 @@
 
 use crate::actors::binding::{Binding, Until};
 use crate::actors::queue::message::{DedupKey, Root};
-use crate::actors::queue::phase::Phase;
 use crate::actors::queue::report::{ErrorText, Progress};
 use crate::actors::queue::right::{Command, Worker};
 use crate::bytes::Bytes as Body;
 use crate::clock::{Date, Deadline, Timestamp};
 use crate::ids::{Seq, Slot, Token};
 use serde::{Deserialize, Serialize};
+use sexton_api::queue::Phase;
 use std::sync::LazyLock;
 
 /// The details that are returned for jobs without one.

@@ -3,12 +3,12 @@
 use crate::actors::queue::job::{Job, nonzero};
 use crate::actors::queue::machine::QueueMachine;
 use crate::actors::queue::message::{Message, Pop};
-use crate::actors::queue::name::QueueName;
-use crate::actors::queue::phase::Phase;
 use crate::actors::queue::reply::{Claim, JobView, Query, QueueView, Reply, Totals, View};
 use crate::actors::queue::right::Claimant;
 use crate::clock::{Offset, Timestamp};
 use crate::ids::Slot;
+use sexton_api::queue::Phase;
+use sexton_api::queue::QueueName;
 use std::cmp::Ordering;
 
 impl QueueMachine {

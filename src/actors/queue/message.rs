@@ -5,13 +5,13 @@
 //! "Formats". Fields are stored by position, so optional ones come last.
 
 use crate::actors::binding::{self, Binding};
-use crate::actors::queue::name::QueueName;
 use crate::actors::queue::part::{FlushMore, KickMore};
 use crate::actors::queue::report::{ErrorText, KeepResult, Progress};
 use crate::actors::queue::right::{Claimant, Command, Right, Worker};
 use crate::bytes::Bytes as Body;
 use crate::ids::{Slot, Ticket};
 use serde::{Deserialize, Serialize};
+use sexton_api::queue::QueueName;
 use sha1::{Digest as _, Sha1};
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `message.rs` `outcome.rs` `refused.rs` `right.rs` `name.rs` | messages that change queues, and their outcomes |
+//! | `message.rs` `outcome.rs` `refused.rs` `right.rs` | messages that change queues, and their outcomes |
 //! | `reply.rs` | queries, watches and replies |
 //! | `rules.rs` | configuration: for all queues, and for each type of job |
 //! | `job.rs` `job_digest.rs` `report.rs` `phase.rs` `queue.rs` | one job, and what its digest covers; what its worker reports about it; the phases of a job; one queue |
@@ -52,7 +52,6 @@ mod machine;
 mod message;
 #[cfg(test)]
 mod model;
-mod name;
 mod outcome;
 mod pages;
 mod part;
@@ -89,11 +88,10 @@ pub use crate::bytes::Bytes as Body;
 pub use job::Job;
 pub use machine::QueueMachine;
 pub use message::{AnyType, DedupKey, Message, Pop, Put, Root};
-pub use name::QueueName;
 pub use outcome::{ClaimEnd, NewJob, Outcome, Placed};
 pub use pages::Page;
 pub use part::{FlushMore, FlushPart, KickMore, KickPart};
-pub use phase::{Counts, Phase};
+pub use phase::Counts;
 pub use refused::Refused;
 pub use reply::{
     Choice, Claim, JobSelection, JobView, Query, QueueSelection, QueueView, Reply, Totals, View,
@@ -103,4 +101,5 @@ pub use report::{ErrorText, JobEnd, KeepResult, OutputTail, Progress};
 pub use results::JobResult;
 pub use right::{Claimant, Command, Right, Worker};
 pub use rules::{Backoff, Class, Order, ResultRules, Rules, SharedRules, TenantRules, TypeRules};
+pub use sexton_api::queue::{NoQueueName, Phase, QueueName};
 pub use uniques::KnownKey;

@@ -4,12 +4,12 @@
 
 use crate::actors::queue::message::DedupKey;
 use crate::actors::queue::part::{FlushPart, KickPart};
-use crate::actors::queue::phase::Phase;
 use crate::actors::queue::refused::Refused;
 use crate::actors::queue::report::ErrorText;
 use crate::clock::{Date, Timestamp};
 use crate::ids::Slot;
 use serde::{Deserialize, Serialize};
+use sexton_api::queue::Phase;
 
 /// The decision about a message. Jobs are identified by their slots.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,8 +5,7 @@
 
 use crate::actors::queue::job::{Details, Job, nonzero};
 use crate::actors::queue::message::is_not;
-use crate::actors::queue::name::QueueName;
-use crate::actors::queue::phase::Phase;
+use crate::actors::queue::phase::stored;
 use crate::actors::queue::queue::{Numbered, Pause, Queue};
 use crate::actors::queue::results::KnownResult;
 use crate::actors::queue::roots::KnownRoot;
@@ -18,6 +17,8 @@ use crate::ids::{PageId, Slot};
 use crate::lookup::durable::{self, DurableSlab, Item, Loaded, Single, Singleton};
 use crate::lookup::slab::Slab;
 use serde::{Deserialize, Serialize};
+use sexton_api::queue::Phase;
+use sexton_api::queue::QueueName;
 use std::collections::BTreeSet;
 
 /// The maximum length of a body that is stored with its job. A longer body has a page of its own, so that a change to the job does not
@@ -171,7 +172,7 @@ impl Item for Job {
             ttr_ms: self.ttr_ms,
             queue: self.queue,
             priority: self.priority,
-            phase: self.phase.stored(),
+            phase: stored(self.phase),
             passing: self.passing,
             retries: self.retries,
             details: self.details.clone(),
@@ -233,7 +234,7 @@ impl Job {
         bytes.extend_from_slice(&self.queue.0.to_le_bytes());
         bytes.extend_from_slice(&self.priority.to_le_bytes());
         bytes.extend_from_slice(&[
-            self.phase.stored() as u8,
+            stored(self.phase) as u8,
             self.passing.into(),
             u8::from(self.retries) | u8::from(self.tube) << 1,
         ]);

@@ -2,10 +2,10 @@
 //!
 //! Change rule: these types are stored in the journal, see `message.rs`.
 
-use crate::actors::queue::name::QueueName;
-use crate::actors::queue::phase::Phase;
 use crate::ids::Slot;
 use serde::{Deserialize, Serialize};
+use sexton_api::queue::Phase;
+use sexton_api::queue::QueueName;
 
 /// The rest of a flush that is carried out in parts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,11 +3,11 @@
 
 use crate::actors::queue::machine::QueueMachine;
 use crate::actors::queue::message::Message;
-use crate::actors::queue::name::QueueName;
 use crate::actors::queue::outcome::Outcome;
 use crate::actors::queue::part::{FlushMore, FlushPart, KickMore, KickPart};
-use crate::actors::queue::phase::Phase;
 use crate::actors::queue::queue::Queue;
+use sexton_api::queue::Phase;
+use sexton_api::queue::QueueName;
 
 /// How many jobs a part of a flush examines for each one that it may delete: those of other queues have ids in between.
 const EXAMINED: usize = 16;

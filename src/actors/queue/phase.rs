@@ -1,45 +1,12 @@
 //! The phases of a job, and the number of jobs in each.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use sexton_api::queue::Phase;
 
-/// The phase of a job.
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[repr(u8)]
-pub enum Phase {
-    /// It can be claimed.
-    Ready,
-    /// It becomes ready after a delay.
-    Delayed,
-    /// A worker has claimed it.
-    Claimed,
-    /// It was buried by a client, and waits to be kicked.
-    Buried,
-    /// It will not be tried again unless it is kicked: its last try did not succeed, or it was cancelled.
-    Abandoned,
-    /// It failed or was deferred, and waits to be tried again.
-    Retrying,
-    /// It was set aside: too many of its claims ended with a crash. It is not tried again unless it is kicked, and is not removed by time.
-    Quarantined,
-}
-
-impl Phase {
-    /// Returns whether a job in this phase is over unless it is kicked: it is neither waiting nor being worked on.
-    pub const fn is_over(self) -> bool {
-        matches!(self, Self::Abandoned | Self::Quarantined)
-    }
-
-    /// Returns whether a job in this phase can be claimed, now or later, without being kicked. No duplicate of such a job is added.
-    pub(super) fn is_waiting(self) -> bool {
-        matches!(self, Self::Ready | Self::Delayed | Self::Retrying)
-    }
-
-    /// Returns the phase as stored in pages and digests. `Retrying` is stored as `Claimed`: older versions had no phase
-    /// `Retrying`, and represented a job that waits for a retry as a claimed job without a token.
-    pub(super) fn stored(self) -> Self {
-        if self == Self::Retrying { Self::Claimed } else { self }
-    }
+/// Returns a phase as stored in pages and digests. `Retrying` is stored as `Claimed`: older versions had no phase `Retrying`, and represented a
+/// job that waits for a retry as a claimed job without a token.
+pub(super) fn stored(phase: Phase) -> Phase {
+    if phase == Phase::Retrying { Phase::Claimed } else { phase }
 }
 
 /// The number of jobs in each phase.

@@ -2,8 +2,7 @@
 
 use crate::actors::queue::claimed::ClaimedList;
 use crate::actors::queue::job::Job;
-use crate::actors::queue::name::QueueName;
-use crate::actors::queue::phase::{Counts, Phase};
+use crate::actors::queue::phase::Counts;
 use crate::actors::queue::ready::Ready;
 use crate::actors::queue::reply::QueueView;
 use crate::actors::queue::rules::{Order, TypeRules};
@@ -13,6 +12,8 @@ use crate::clock::{Date, Offset, Timestamp};
 use crate::ids::{Seq, Slot, Ticket};
 use crate::lookup::slab::Slab;
 use serde::{Deserialize, Serialize};
+use sexton_api::queue::Phase;
+use sexton_api::queue::QueueName;
 use std::collections::BTreeSet;
 
 /// A queue. Its name and its pause are durable, and are stored under its number while it has jobs or is paused. All

@@ -7,7 +7,6 @@
 )]
 
 use crate::actors::queue::message::AnyType;
-use crate::actors::queue::name::QueueName;
 use crate::actors::queue::queue::Queue;
 use crate::actors::queue::state::State;
 use crate::actors::queue::turns::{Key, QueuePosition, StoredTurns, TURNS, Tenant, Turns, cost};
@@ -15,6 +14,7 @@ use crate::clock::Timestamp;
 use crate::ids::Slot;
 use crate::lookup::durable;
 use crate::lookup::slab::Slab;
+use sexton_api::queue::QueueName;
 use std::collections::BTreeSet;
 
 impl State {

@@ -2,8 +2,7 @@
 
 use crate::actors::binding::Binding;
 use crate::actors::queue::message::Pop;
-use crate::actors::queue::name::QueueName;
-use crate::actors::queue::phase::{Counts, Phase};
+use crate::actors::queue::phase::Counts;
 use crate::actors::queue::refused::Refused;
 use crate::actors::queue::report::{ErrorText, Progress};
 use crate::actors::queue::results::JobResult;
@@ -14,6 +13,8 @@ use crate::clock::Timestamp;
 use crate::ids::{ProcessId, Slot, Token};
 use crate::spine::machine::Refusal;
 use serde::Serialize;
+use sexton_api::queue::Phase;
+use sexton_api::queue::QueueName;
 use std::collections::HashSet;
 use std::sync::Arc;
 

@@ -7,7 +7,6 @@
 //! Change rule: [`KnownResult`] is stored in pages, see `pages.rs`.
 
 use crate::actors::queue::job::Job;
-use crate::actors::queue::name::QueueName;
 use crate::actors::queue::report::{JobEnd, KeepResult};
 use crate::actors::queue::rules::ResultRules;
 use crate::clock::{Date, Deadline, Timestamp};
@@ -16,6 +15,7 @@ use crate::lookup::durable::{DurableSlab, Loaded, Plain};
 use crate::lookup::pages::Change;
 use crate::spine::machine::Stamp;
 use serde::{Deserialize, Serialize};
+use sexton_api::queue::QueueName;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The number of bytes counted for each result in addition to its output and its error.

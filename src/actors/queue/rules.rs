@@ -1,7 +1,7 @@
 //! Configuration of the `QueueActor`: for all queues, and for each type of job.
 
-use crate::actors::queue::name::QueueName;
 use serde::{Deserialize, Serialize, Serializer};
+use sexton_api::queue::QueueName;
 use std::collections::BTreeMap;
 
 /// Configuration of the `QueueActor`. Stored in the journal: see the change rule in `persist/format.rs`.

@@ -15,10 +15,8 @@ use crate::actors::binding::Until;
 use crate::actors::queue::by_id::ById;
 use crate::actors::queue::job::{Details, Job};
 use crate::actors::queue::message::{DedupKey, Put, Root};
-use crate::actors::queue::name::QueueName;
 use crate::actors::queue::outcome::NewJob;
 use crate::actors::queue::pages::{self, Head};
-use crate::actors::queue::phase::Phase;
 use crate::actors::queue::queue::{Numbered, Pause, Queue};
 use crate::actors::queue::reply::{QueueView, Totals};
 use crate::actors::queue::report::KeepResult;
@@ -35,6 +33,8 @@ use crate::lookup::pages::Pages;
 use crate::lookup::slab::Slab;
 use crate::lookup::table::Table;
 use crate::spine::machine::{Stamp, Start};
+use sexton_api::queue::Phase;
+use sexton_api::queue::QueueName;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// All jobs and queues, and every index over them.

@@ -8,12 +8,12 @@
 //! Change rule: [`KnownKey`] is stored in pages, see `pages.rs`.
 
 use crate::actors::queue::message::DedupKey;
-use crate::actors::queue::name::QueueName;
 use crate::clock::{Date, Deadline, Timestamp};
 use crate::ids::Slot;
 use crate::lookup::durable::{DurableSlab, Loaded, Plain};
 use crate::lookup::pages::Change;
 use serde::{Deserialize, Serialize};
+use sexton_api::queue::QueueName;
 use std::collections::BTreeMap;
 
 /// A remembered key.

@@ -3,12 +3,12 @@
 
 use crate::actors::queue::job::Job;
 use crate::actors::queue::message::{AnyType, Pop};
-use crate::actors::queue::name::QueueName;
 use crate::actors::queue::reply::Watch;
 use crate::actors::queue::right::Claimant;
 use crate::actors::queue::state::State;
 use crate::clock::Timestamp;
 use crate::ids::{ProcessId, Slot, Ticket};
+use sexton_api::queue::QueueName;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! Names of queues.
 
-use serde::de::{Error as _, Unexpected, Visitor};
+use serde::de::{Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::sync::Arc;
@@ -105,14 +105,39 @@ impl<'de> Deserialize<'de> for QueueName {
     }
 }
 
-impl TryFrom<&str> for QueueName {
-    type Error = serde::de::value::Error;
+/// A text is not the name of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoQueueName;
 
-    fn try_from(text: &str) -> Result<Self, Self::Error> {
-        Self::parse(text.as_bytes()).ok_or_else(|| {
-            Self::Error::custom(
-                "a queue name is TYPE or TENANT:TYPE, each part 1 to 200 letters, digits or characters of -+/;.$_(), not beginning with -",
-            )
+impl fmt::Display for NoQueueName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "a queue name is TYPE or TENANT:TYPE, each part 1 to 200 letters, digits or characters of -+/;.$_(), not beginning with -",
+        )
+    }
+}
+
+impl std::error::Error for NoQueueName {}
+
+impl TryFrom<&str> for QueueName {
+    type Error = NoQueueName;
+
+    fn try_from(text: &str) -> Result<Self, NoQueueName> {
+        Self::parse(text.as_bytes()).ok_or(NoQueueName)
+    }
+}
+
+#[cfg(feature = "schemas")]
+impl schemars::JsonSchema for QueueName {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "QueueIs".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "type": "string",
+            "pattern": "^[A-Za-z0-9+/;.$_()][A-Za-z0-9+/;.$_()-]{0,199}(:[A-Za-z0-9+/;.$_()][A-Za-z0-9+/;.$_()-]{0,199})?$",
+            "description": "TYPE, or TENANT:TYPE. Each part has 1 to 200 letters, digits or characters of -+/;.$_(), and does not begin with -."
         })
     }
 }

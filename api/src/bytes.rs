@@ -22,6 +22,12 @@ impl Bytes {
     }
 }
 
+impl From<Vec<u8>> for Bytes {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::new(bytes)
+    }
+}
+
 impl fmt::Debug for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} bytes", self.0.len())
@@ -35,7 +41,8 @@ impl Serialize for Bytes {
 }
 
 /// Borrowed bytes, serialized like [`Bytes`].
-pub(crate) struct Slice<'a>(pub(crate) &'a [u8]);
+#[derive(Clone, Copy, Debug)]
+pub struct Slice<'a>(pub &'a [u8]);
 
 impl Serialize for Slice<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -68,5 +75,20 @@ impl<'de> Deserialize<'de> for Bytes {
         } else {
             deserializer.deserialize_bytes(Texts)
         }
+    }
+}
+
+#[cfg(feature = "schemas")]
+impl schemars::JsonSchema for Bytes {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Body".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", crate::member::BYTES: true })
     }
 }
