@@ -276,7 +276,10 @@ pub(crate) const BLOCKS: &[Block] = &[
         begins: "sexton worker list",
         tables: Some(1),
         files: &[("thumb.py", WELL)],
-        before: &["sexton serve --config app.toml &"],
+        before: &[
+            "sexton serve --config app.toml &",
+            "until sexton worker list 2>/dev/null | grep -q 'thumbs *running'; do sleep 0.1; done",
+        ],
         output: Output::ButNumbers(&[("0199a1b2-c3d4-7000-a1b2-c3d4e5f60718", "...")]),
         ..PLAIN
     },

@@ -143,8 +143,8 @@ fn a_report_of_a_claim_that_is_lost_is_refused() {
 fn a_report_begins_the_time_of_a_command_again() {
     let tree = Tree::start();
     push(&tree, "mails", "a");
-    let script = format!("for i in 1 2 3 4 5 6; do sleep 0.5; {SEXTON} job touch; done");
-    let (said, _) = work(&tree, &["mails", "--timeout", "2"], &script);
+    let script = format!("for i in 1 2 3 4 5 6; do sleep 1; {SEXTON} job touch; done");
+    let (said, _) = work(&tree, &["mails", "--timeout", "5"], &script);
     assert_eq!(jobs(&said), [("mails".into(), "ok".into(), Value::Null)]);
     until("its record is there", || {
         let all = tree.all();
