@@ -5,7 +5,7 @@ use crate::call::Call;
 use crate::listing::{Listing, Written};
 use crate::problem::Problem;
 use crate::process_shown::failed;
-use crate::route::{Large, Listed, Route};
+use crate::route::{InPlaceOf, Large, Route};
 use sexton::actors::binding::Exit;
 use sexton::actors::lease::{self, Current, FossilLease, Holder, LeaseView};
 use sexton::actors::lock::Name;
@@ -18,7 +18,7 @@ use sexton_api::name::LeaseName;
 use std::collections::BTreeMap;
 
 pub(crate) fn routes() -> Vec<Route> {
-    vec![Route::of_list::<List, _>(list), Route::of(lease), Route::of(check)]
+    vec![Route::of_large::<List, _>(list), Route::of(lease), Route::of(check)]
 }
 
 async fn lease(call: &Call, asked: Get) -> Result<Lease, Problem> {
@@ -41,7 +41,7 @@ struct LeaseDetails {
     records: BTreeMap<ProcessId, RecordView>,
 }
 
-impl Listed<Leases> for Leases<Written<Lease>> {}
+impl InPlaceOf<Leases> for Leases<Written<Lease>> {}
 
 async fn list(call: &Call, asked: List) -> Result<Large<Leases<Written<Lease>>>, Problem> {
     let after = asked.after.as_deref().map(|text| {

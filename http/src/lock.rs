@@ -5,7 +5,7 @@ use crate::binding::Bound;
 use crate::call::Call;
 use crate::listing::{self, Listing, Written};
 use crate::problem::Problem;
-use crate::route::{Large, Listed, Route};
+use crate::route::{InPlaceOf, Large, Route};
 use sexton::actors::lock::{EntryView, Refused, Selection};
 use sexton::clock::{Now, Timestamp};
 use sexton::handle::{Entry, LockError, Terms};
@@ -21,7 +21,7 @@ use tokio::time::timeout;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::of_list::<List, _>(list),
+        Route::of_large::<List, _>(list),
         Route::of(owner),
         Route::of(place),
         Route::of(acquire),
@@ -165,7 +165,7 @@ async fn place(call: &Call, Place { key, index, owner }: Place) -> Result<Waiter
     Ok(WaiterPlace { standing, away: found.away })
 }
 
-impl Listed<Locks> for Locks<Written<Lock>> {}
+impl InPlaceOf<Locks> for Locks<Written<Lock>> {}
 
 /// Returns up to `limit` entries, and where to continue.
 async fn list(call: &Call, filter: List) -> Result<Large<Locks<Written<Lock>>>, Problem> {

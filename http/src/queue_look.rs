@@ -7,7 +7,7 @@ use crate::job_shown::job_shown;
 use crate::listing::{self, Listing, Written};
 use crate::problem::Problem;
 use crate::process_look;
-use crate::route::{Docs, Json, Large, Listed, Query, Route};
+use crate::route::{Docs, InPlaceOf, Json, Large, Query, Route};
 use crate::scope::Scope;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -37,10 +37,10 @@ const TYPES_MAX: usize = 1000;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::of_list::<List, _>(list),
+        Route::of_large::<List, _>(list),
         Route::of(queue),
-        Route::of_list::<ListJobs, _>(jobs),
-        Route::of_list::<GetJob, _>(job),
+        Route::of_large::<ListJobs, _>(jobs),
+        Route::of_large::<GetJob, _>(job),
         Route::of(next),
         Route::get(
             "/v1/queues/config",
@@ -58,7 +58,7 @@ pub(crate) fn routes() -> Vec<Route> {
 }
 
 /// Returns up to `limit` queues, and where to continue.
-impl Listed<Queues> for Queues<Written<Queue>> {}
+impl InPlaceOf<Queues> for Queues<Written<Queue>> {}
 
 async fn list(call: &Call, filter: List) -> Result<Large<Queues<Written<Queue>>>, Problem> {
     let queues = call.node.queues();
@@ -88,7 +88,7 @@ async fn queue(call: &Call, of: Get) -> Result<Queue, Problem> {
 }
 
 /// Returns up to `limit` jobs, and where to continue.
-impl Listed<Jobs> for Jobs<Written<Job>> {}
+impl InPlaceOf<Jobs> for Jobs<Written<Job>> {}
 
 async fn jobs(call: &Call, filter: ListJobs) -> Result<Large<Jobs<Written<Job>>>, Problem> {
     let queues = call.node.queues();
@@ -115,7 +115,7 @@ async fn jobs(call: &Call, filter: ListJobs) -> Result<Large<Jobs<Written<Job>>>
 }
 
 /// Returns a job with its body.
-impl Listed<JobWithBody> for JobWithBody {}
+impl InPlaceOf<JobWithBody> for JobWithBody {}
 
 async fn job(call: &Call, GetJob { id }: GetJob) -> Result<Large<JobWithBody>, Problem> {
     // The permit bounds memory if many clients request bodies without reading the answers.

@@ -145,8 +145,8 @@ impl<T: Serialize + JsonSchema> IntoAnswer for Large<T> {
     }
 }
 
-/// A list of items that are already written as JSON, in place of the answer `A`.
-pub(crate) trait Listed<A> {}
+/// A value that is written in place of the answer `A`: `A` itself, or a list whose items are already JSON.
+pub(crate) trait InPlaceOf<A> {}
 
 /// An answer that is not JSON.
 impl IntoAnswer for HttpResponse {
@@ -191,13 +191,13 @@ impl Route {
         }
     }
 
-    /// Creates the route of a request whose answer is a list, which the function writes itself, item by item.
-    pub(crate) fn of_list<R, L>(
+    /// Creates the route of a read-only request whose answer may be large, such as a list.
+    pub(crate) fn of_large<R, L>(
         read: impl AsyncFn(&Call, R) -> Result<Large<L>, Problem> + Clone + 'static,
     ) -> Self
     where
         R: Request + JsonSchema + 'static,
-        L: Serialize + JsonSchema + Listed<R::Answer>,
+        L: Serialize + JsonSchema + InPlaceOf<R::Answer>,
     {
         let api::Route { path, scope, docs, refusals, .. } = R::ROUTE;
         let read = async move |call: &Call, it: Asked<R>| read(call, it.0).await;
