@@ -2,7 +2,7 @@
 
 use crate::beanstalk;
 use crate::lockserver::{self, Hosts, HostsError};
-use sexton::config::{Config, LockserverConfig, Opened};
+use sexton::config::{Config, Opened};
 use sexton::handle::Handle;
 use sexton::node::{
     BEANSTALK, LOCKSERVER, LocalFuture, Node, NodeError, Protocol, Protocols, Served,
@@ -32,8 +32,12 @@ struct Lockserver {
 }
 
 impl Lockserver {
-    fn hosts(config: &LockserverConfig) -> Result<Hosts, HostsError> {
-        config.hosts.as_ref().map_or(Ok(Hosts::Loopback), |file| Hosts::read(file))
+    /// Returns the hosts that are admitted; `None` if LockServer is not configured.
+    fn hosts(config: &Config) -> Result<Option<Hosts>, HostsError> {
+        let Some(lockserver) = &config.lockserver else {
+            return Ok(None);
+        };
+        lockserver.hosts.as_ref().map_or(Ok(Hosts::Loopback), |file| Hosts::read(file)).map(Some)
     }
 }
 
@@ -43,15 +47,13 @@ impl Protocol for Lockserver {
     }
 
     fn check_files(&self, config: &Config) -> Result<(), NodeError> {
-        let hosts = config.lockserver.as_ref().map(Self::hosts);
-        hosts.transpose()?;
+        Self::hosts(config)?;
         Ok(())
     }
 
     /// Only reads the hosts list: the node has opened the socket.
     fn listen(&mut self, config: &Config) -> Result<(), NodeError> {
-        let hosts = config.lockserver.as_ref().map(Self::hosts);
-        self.hosts = hosts.transpose()?;
+        self.hosts = Self::hosts(config)?;
         Ok(())
     }
 
