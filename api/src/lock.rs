@@ -335,7 +335,7 @@ pub struct EndedEntries {
     pub ended: u32,
 }
 
-/// Breaks a lock: ends the entry that holds it, whoever that is.
+/// Breaks a lock: ends the entry that holds it, regardless of its owner.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema), schemars(rename = "Forced"))]
 pub struct Force {
