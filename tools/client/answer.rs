@@ -84,9 +84,12 @@ impl Answer {
 
 /// Parses a body as JSON of this type.
 pub(super) fn read<T: DeserializeOwned>(body: &str) -> Result<T, Failure> {
-    serde_json::from_str(body).map_err(|error| {
-        Failure::unreachable(format!("failed to read the coordinator's answer: {error}"))
-    })
+    serde_json::from_str(body).map_err(|error| unreadable(&error))
+}
+
+/// Returns the failure if an answer, or a part of one, is not what was asked for.
+pub(crate) fn unreadable(error: &serde_json::Error) -> Failure {
+    Failure::unreachable(format!("failed to read the coordinator's answer: {error}"))
 }
 
 /// Returns the value of a field as text; `None` if it is neither text nor a number.

@@ -20,13 +20,6 @@ pub(crate) struct Answered<A> {
     pub(crate) body: String,
 }
 
-impl<A> Answered<A> {
-    /// Reads the answer as another type, such as one that keeps items as they arrived.
-    pub(crate) fn raw<T: DeserializeOwned>(&self) -> Result<T, Failure> {
-        read(&self.body)
-    }
-}
-
 /// The answer to a request, or its refusal.
 pub(crate) struct Reply<A> {
     answer: Answer,
@@ -36,6 +29,11 @@ pub(crate) struct Reply<A> {
 impl<A: DeserializeOwned> Reply<A> {
     const fn new(answer: Answer) -> Self {
         Self { answer, of: PhantomData }
+    }
+
+    /// Returns the same reply, to be read as another type, such as one that keeps items as they arrived.
+    pub(crate) fn read_as<T: DeserializeOwned>(self) -> Reply<T> {
+        Reply::new(self.answer)
     }
 
     /// Returns whether the request was carried out.

@@ -2,7 +2,7 @@
 
 use crate::client::{self, Where};
 use crate::lease::page;
-use crate::lease::request::{ClientOptions, HELPS, WAIT_MAX};
+use crate::lease::request::{ClientOptions, HELPS, WAIT_MAX, refused};
 use crate::lease::run::Run;
 use crate::lease::set::Set;
 use crate::lock::name;
@@ -15,9 +15,6 @@ use sexton_api::name::Name;
 use sexton_api::value::Number;
 use std::fmt::Write as _;
 use std::time::Duration;
-
-/// The maximum number of leases per request.
-const PAGE: u32 = 1000;
 
 /// Run background work one pass at a time, at most once per period, without losing a request for it
 ///
@@ -221,25 +218,17 @@ impl ClientOptions {
     }
 
     fn list(&self, prefix: Name, limit: u64) -> Result<(), Failure> {
-        let (mut leases, mut written) = (Vec::new(), Vec::new());
-        let mut asked = List { prefix, ..List::default() };
-        loop {
-            let left = limit - leases.len() as u64;
-            asked.limit = Number(u32::try_from(left).unwrap_or(PAGE).min(PAGE));
-            let page = self.ask(&asked)?;
-            if self.json {
-                written.extend(page.raw::<Leases<Value>>()?.leases);
-            }
-            leases.extend(page.value.leases);
-            asked.after = page.value.next;
-            if asked.after.is_none() || leases.len() as u64 >= limit {
-                break;
-            }
-        }
-        let next = asked.after;
+        let asked = List { prefix, ..List::default() };
+        let (leases, next) = client::all(limit, |limit, after| {
+            let reply = client::ask(&self.target, &List { limit, after, ..asked.clone() })?;
+            let page = reply.read_as::<Leases<Value>>().success(refused)?.value;
+            Ok((page.leases, page.next))
+        })?;
         if self.json {
-            return print(&format!("{}\n", json!({ "leases": written, "next": next })));
+            let leases = client::written(&leases);
+            return print(&format!("{}\n", json!({ "leases": leases, "next": next })));
         }
+        let leases: Vec<api::Lease> = leases.into_iter().map(|lease| lease.it).collect();
         let mut page = page::list(&leases);
         if next.is_some() {
             writeln!(page, "there are more: --limit is {limit}")

@@ -5,7 +5,7 @@
 //! killed at any time. The command gets this process's streams and environment, together called the *parcel*. Until the launch, the keeper
 //! (the process that launches commands for the coordinator) holds the parcel, but only as long as this process runs.
 
-use crate::client::{self, fields, rest};
+use crate::client::{self, fields, rest, unreadable};
 use crate::lease::command::LeaseSelector;
 use crate::lease::request::{ClientOptions, HELPS, WAIT_MAX, refused};
 use crate::lease::set::{log_file, max_run, period};
@@ -260,9 +260,7 @@ impl Run {
         }
         let place = Token(required(&body, "/place")?);
         let lease = body.pointer("/lease").cloned().unwrap_or_default();
-        let lease: Lease = serde_json::from_value(lease).map_err(|error| {
-            Failure::unreachable(format!("failed to read the coordinator's answer: {error}"))
-        })?;
+        let lease: Lease = serde_json::from_value(lease).map_err(|error| unreadable(&error))?;
         let turn = Turn { options: options.clone(), name: self.which.name.clone(), place };
         let (id, signals) = turn.awaited(&mut foreground, lease)?;
         drop(handed);

@@ -29,9 +29,6 @@ pub(super) fn ttl(text: &str) -> Result<u16, String> {
     Ok(u16::try_from(seconds).expect("the span should be within its bounds"))
 }
 
-/// The maximum number of entries per request.
-const PAGE: u32 = 1000;
-
 /// Take, renew and release locks, and show who holds them
 ///
 /// Connects to `DATA/sexton.sock`, or to the coordinator of --url. Each `acquire` acts as a new owner, unless --owner or
@@ -255,7 +252,7 @@ impl ClientOptions {
                 self.tell(reply, |it| format!("{}\n", place(it.standing, it.away)))
             }
             Action::List { key, index, owner, limit } => {
-                self.list(List { key, index, owner, ..List::default() }, limit)
+                self.list(&List { key, index, owner, ..List::default() }, limit)
             }
             Action::Watch(watched) => self.watch(watched),
         }
@@ -284,32 +281,23 @@ impl ClientOptions {
         self.tell(reply, acquired).map_err(|it| if is_held { it.help(HELD_ON) } else { it })
     }
 
-    fn list(&self, mut asked: List, limit: u64) -> Result<(), Failure> {
-        let (mut entries, mut written) = (Vec::new(), Vec::new());
-        loop {
-            let left = limit - entries.len() as u64;
-            asked.limit = Number(u32::try_from(left).unwrap_or(PAGE).min(PAGE));
-            let page = client::ask(&self.target, &asked)?.success(refused)?;
-            if self.json {
-                let page: Locks<Value> = page.raw()?;
-                written.extend(page.locks);
-            }
-            entries.extend(page.value.locks);
-            asked.after = page.value.next;
-            if asked.after.is_none() || entries.len() as u64 >= limit {
-                break;
-            }
-        }
-        let next = asked.after;
+    fn list(&self, asked: &List, limit: u64) -> Result<(), Failure> {
+        let (entries, next) = client::all(limit, |limit, after| {
+            let reply = client::ask(&self.target, &List { limit, after, ..asked.clone() })?;
+            let page = reply.read_as::<Locks<Value>>().success(refused)?.value;
+            Ok((page.locks, page.next))
+        })?;
         if self.json {
-            return print(&format!("{}\n", json!({ "locks": written, "next": next })));
+            let locks = client::written(&entries);
+            return print(&format!("{}\n", json!({ "locks": locks, "next": next })));
         }
+        let mut entries: Vec<api::Lock> = entries.into_iter().map(|entry| entry.it).collect();
         if entries.is_empty() {
             return print("no locks\n");
         }
         // The answer to each request is sorted, but the list as a whole is not.
         let text = |name: &Name| name.to_text();
-        entries.sort_by_cached_key(|it: &api::Lock| {
+        entries.sort_by_cached_key(|it| {
             (text(&it.names.key), text(&it.names.index), it.standing.place)
         });
         print(&table(&entries))?;

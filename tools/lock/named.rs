@@ -127,12 +127,9 @@ pub(crate) fn name(text: &str) -> Result<Name, String> {
     })
 }
 
-/// Adds a name to the fields of a request: as text, or, if it is not UTF-8, in base64 as `{field}_b64`.
+/// Adds a name to the fields of a request.
 pub(crate) fn put(fields: &mut Map<String, Value>, field: &str, name: &Name) {
-    match std::str::from_utf8(name.as_bytes()) {
-        Ok(text) => fields.insert(field.to_owned(), text.into()),
-        Err(_) => fields.insert(format!("{field}_b64"), STANDARD.encode(name.as_bytes()).into()),
-    };
+    sexton_api::fields::put(fields, field, name.as_bytes());
 }
 
 /// Formats the name in a field of an answer. Returns `-` if the name is missing or invalid.

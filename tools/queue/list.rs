@@ -1,24 +1,19 @@
 //! Read-only commands: they show queues, jobs and their states, and name a queue with a ready job.
 
-use crate::client;
-use crate::queue::answer::{ClientOptions, success};
+use crate::client::{self, Answered, Item, Part, unreadable, written};
+use crate::queue::answer::{ClientOptions, refused, success};
 use crate::queue::command::name;
 use crate::queue::job::{print_body, until};
 use crate::report::{Failure, print, shows_whole, tell};
 use crate::table::{Column, table};
 use crate::text::{grouped, last_line, number, or_dash, plain, span};
 use clap::{Args, ValueEnum};
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use sexton_api::list::{After, Limit};
+use sexton_api::list::After;
 use sexton_api::queue::{
     GetJob, Job, JobWithBody, Jobs, List, ListJobs, Next, Phase, Queue, QueueName, Queues,
 };
 use sexton_api::refusal::Reason;
-use sexton_api::value::Number;
-
-/// The maximum number of items per request.
-const PAGE: u32 = 1000;
 
 /// The maximum number of characters that a list on a terminal shows of a job's progress, and of the last line of its error. `peek` shows the
 /// whole texts.
@@ -133,63 +128,21 @@ pub(super) struct NextQueue {
     types: Vec<String>,
 }
 
-/// An item of a list, and the item as it arrived, for `--json`.
-pub(super) struct Item<T> {
-    pub(super) it: T,
-    written: Value,
-}
-
-impl<T: DeserializeOwned> Item<T> {
-    fn read(written: Value) -> Result<Self, Failure> {
-        let it = T::deserialize(&written).map_err(|error| {
-            Failure::unreachable(format!("failed to read the coordinator's answer: {error}"))
-        })?;
-        Ok(Self { it, written })
-    }
-}
-
-/// Returns items as they arrived.
-fn written<T>(items: &[Item<T>]) -> Vec<&Value> {
-    items.iter().map(|item| &item.written).collect()
-}
-
-/// Items of a list, and where the list continues; `None` at its end.
-type Part<T> = (Vec<T>, Option<After>);
-
-/// Reads up to `most` items of a list, page by page.
-fn all<T: DeserializeOwned>(
-    most: u64,
-    page: impl Fn(Limit, Option<After>) -> Result<Part<Value>, Failure>,
-) -> Result<Part<Item<T>>, Failure> {
-    let (mut found, mut next) = (Vec::new(), None);
-    loop {
-        let left = u32::try_from(most - found.len() as u64).unwrap_or(PAGE);
-        let (some, more) = page(Number(left.min(PAGE)), next)?;
-        for written in some {
-            found.push(Item::read(written)?);
-        }
-        next = more;
-        if next.is_none() || found.len() as u64 >= most {
-            return Ok((found, next));
-        }
-    }
-}
-
 impl ClientOptions {
     /// Reads up to `most` queues.
-    fn queues(&self, asked: &List, most: u64) -> Result<Part<Item<Queue>>, Failure> {
-        all(most, |limit, after| {
-            let page = self.ask(&List { limit, after, ..asked.clone() })?;
-            let page: Queues<Value> = page.raw()?;
+    fn queues(&self, asked: &List, most: u64) -> Result<Part<Item<Queue>, After>, Failure> {
+        client::all(most, |limit, after| {
+            let reply = client::ask(&self.target, &List { limit, after, ..asked.clone() })?;
+            let page = reply.read_as::<Queues<Value>>().success(refused)?.value;
             Ok((page.queues, page.next))
         })
     }
 
     /// Reads up to `most` jobs.
-    fn jobs(&self, asked: &ListJobs, most: u64) -> Result<Part<Item<Job>>, Failure> {
-        all(most, |limit, after| {
-            let page = self.ask(&ListJobs { limit, after, ..asked.clone() })?;
-            let page: Jobs<Value> = page.raw()?;
+    fn jobs(&self, asked: &ListJobs, most: u64) -> Result<Part<Item<Job>, After>, Failure> {
+        client::all(most, |limit, after| {
+            let reply = client::ask(&self.target, &ListJobs { limit, after, ..asked.clone() })?;
+            let page = reply.read_as::<Jobs<Value>>().success(refused)?.value;
             Ok((page.jobs, page.next))
         })
     }
@@ -204,8 +157,9 @@ impl ClientOptions {
     pub(super) fn named(&self, queues: &[QueueName]) -> Result<Vec<Item<Queue>>, Failure> {
         let mut found = Vec::new();
         for queue in queues {
-            if let Some(answer) = self.queue(queue)? {
-                found.push(Item { written: answer.raw()?, it: answer.value });
+            if let Some(Answered { value, body }) = self.queue(queue)? {
+                let written = serde_json::from_str(&body).map_err(|error| unreadable(&error))?;
+                found.push(Item { it: value, written });
             }
         }
         Ok(found)
